@@ -103,7 +103,10 @@ def remove_old_stages(folder: Path, seconds: float) -> None:
     """Remove results of stages in ``folder`` that were not used for this time."""
     for entry in filter(is_of_stage, list(folder.iterdir())):
         record = entry.with_name(f"{entry.stem}.json")
-        used = record if record.exists() else entry
+        if record.exists():
+            used = record
+        else:
+            used = entry
         with contextlib.suppress(OSError):  # another process may be removing it
             if time.time() - used.lstat().st_mtime > seconds:
                 _remove(entry)

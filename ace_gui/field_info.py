@@ -76,7 +76,9 @@ class Option(FieldInfo):
         value = self.get(record)
         if self.values:
             return next((text for text, label in self.values.items() if label == value), str(value))
-        return self.default if value is None else self.write(value)
+        if value is None:
+            return self.default
+        return self.write(value)
 
     def edited(self, record: Any, value: ParameterValue | None, default: Any) -> Any:
         """A copy with the shown value, or if None the usual one. Invalid text changes nothing."""

@@ -80,13 +80,19 @@ def listing(names: Collection[str]) -> str:
 def alternatives(words: Collection[str]) -> str:
     """The words in a sentence, as in "a model or an adapter"."""
     *first, last = words
-    return f"{', '.join(first)} or {last}" if first else last
+    if first:
+        return f"{', '.join(first)} or {last}"
+    return last
 
 
 def number_text(value: float, digits: int = 2) -> str:
     """``value`` with ``digits`` significant digits: "0.31", "12", "4.2×10⁻⁵"."""
     if not math.isfinite(value):
-        return "not a number" if value != value else ("∞" if value > 0 else "−∞")
+        if value != value:
+            return "not a number"
+        if value > 0:
+            return "∞"
+        return "−∞"
     if value == 0:
         return "0"
     mantissa, exponent_text = f"{abs(value):.{digits - 1}e}".split("e")
@@ -114,9 +120,17 @@ def value_text(value: float | bool | str) -> str:
 
 def counted(count: int, singular: str, many: str, /, **values: object) -> str:
     """``1 matrix``, ``6 matrices``; or whole sentences, with the count instead of ``%n``."""
-    text = singular if count == 1 else many
-    text = text.replace("%n", str(count)) if "%n" in many else f"{count} {text}"
-    return text.format(**values) if values else text
+    if count == 1:
+        text = singular
+    else:
+        text = many
+    if "%n" in many:
+        text = text.replace("%n", str(count))
+    else:
+        text = f"{count} {text}"
+    if values:
+        return text.format(**values)
+    return text
 
 
 def dimensions(shape: Sequence[int]) -> str:
@@ -126,7 +140,9 @@ def dimensions(shape: Sequence[int]) -> str:
 
 def shape_text(shape: tuple[int, ...]) -> str:
     """``768 × 3072``, or a word for a scalar, which has no shape."""
-    return " × ".join(str(size) for size in shape) if shape else "scalar"
+    if shape:
+        return " × ".join(str(size) for size in shape)
+    return "scalar"
 
 
 def human_bytes(count: int) -> str:
@@ -138,7 +154,9 @@ def human_bytes(count: int) -> str:
         value /= 1000
         if value < 999.5 or unit == _MULTIPLES[-1]:
             break
-    return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+    if value < 9.95:
+        return f"{value:.1f} {unit}"
+    return f"{value:.0f} {unit}"
 
 
 def duration(seconds: float) -> str:
@@ -154,4 +172,6 @@ def duration(seconds: float) -> str:
 def symbol_of(label: str) -> str:
     """``τ`` for ``Threshold τ``; "" for a label without a symbol."""
     last = label.rpartition(" ")[2]
-    return last if len(last) == 1 else ""
+    if len(last) == 1:
+        return last
+    return ""

@@ -57,7 +57,9 @@ def peak_memory() -> int:
     except ImportError:  # Windows
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    if sys.platform == "darwin":
+        return peak
+    return peak * 1024
 
 
 def processors(root: Path = _ROOT) -> int:
@@ -86,7 +88,10 @@ class _Group:
         used = _number(self.folder / f"memory.{'usage_in_bytes' if self.is_v1 else 'current'}")
         if math.isinf(used):
             return math.inf
-        prefix = "total_" if self.is_v1 else ""
+        if self.is_v1:
+            prefix = "total_"
+        else:
+            prefix = ""
         words = _text(self.folder / "memory.stat").split()
         entries = dict(zip(words[::2], words[1::2], strict=False))
         freeable = sum(_as_number(entries.get(f"{prefix}{name}", "0"), 0) for name in _RECLAIMABLE)
@@ -99,7 +104,9 @@ class _Group:
         else:
             quota, _, period = _text(self.folder / "cpu.max").strip().partition(" ")
         share = _as_number(quota), _as_number(period, 0)
-        return share[0] / share[1] if share[0] > 0 and share[1] > 0 else math.inf
+        if share[0] > 0 and share[1] > 0:
+            return share[0] / share[1]
+        return math.inf
 
 
 def _groups(root: Path, controller: str) -> Iterator[_Group]:
@@ -112,7 +119,10 @@ def _groups(root: Path, controller: str) -> Iterator[_Group]:
             if not is_v1 and parts[1]:
                 continue
             relative = Path(os.path.relpath(f"/{parts[2]}", f"/{root_group}"))
-            folder = mount_point if ".." in relative.parts else mount_point / relative
+            if ".." in relative.parts:
+                folder = mount_point
+            else:
+                folder = mount_point / relative
             while folder != mount_point:
                 yield _Group(folder, is_v1)
                 folder = folder.parent
@@ -151,7 +161,9 @@ def _number(file: Path) -> float:
 
 def _as_number(text: str, otherwise: float = math.inf) -> float:
     """A whole number; ``otherwise`` for "max" and any other text."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 30 else otherwise
+    if text.isascii() and text.isdigit() and len(text) < 30:
+        return int(text)
+    return otherwise
 
 
 def _text(file: Path) -> str:

@@ -112,7 +112,10 @@ def writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         name = error.filename2 or error.filename  # filename2 is what a copy or a move writes
-        path = Path(name) if isinstance(name, str) else folder
+        if isinstance(name, str):
+            path = Path(name)
+        else:
+            path = folder
         raise output_error(path, error) from error
 
 
@@ -120,7 +123,10 @@ def sync(path: Path) -> None:
     """Make a file, or a folder's list of names, survive a power loss. Raises OSError."""
     if os.name == "nt" and path.is_dir():  # Windows cannot sync folders
         return
-    flags = os.O_RDONLY if path.is_dir() or os.name != "nt" else os.O_RDWR
+    if path.is_dir() or os.name != "nt":
+        flags = os.O_RDONLY
+    else:
+        flags = os.O_RDWR
     descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)

@@ -34,7 +34,10 @@ class Sample(StrEnum):
     @property
     def recipe(self) -> Path:
         """The recipe's file. Models and held-out data are in the same folder."""
-        folder = "sample" if self is Sample.IMAGES else f"{self}-sample"
+        if self is Sample.IMAGES:
+            folder = "sample"
+        else:
+            folder = f"{self}-sample"
         return resource_path(f"{folder}/sample.yaml")
 
 

@@ -60,4 +60,6 @@ def code_digest(*positions: str) -> str:
 
 
 def _sources(path: Path) -> list[Path]:
-    return [path] if path.is_file() else [*path.rglob("*.py")]
+    if path.is_file():
+        return [path]
+    return [*path.rglob("*.py")]

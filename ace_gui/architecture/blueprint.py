@@ -198,7 +198,10 @@ def _role(name: str, module: Any, ndim: int) -> Role:
         return names.embedding_role(name) or Role.EMBEDDING
     if "Norm" in type(module).__name__:
         return Role.NORM
-    table = None if name.endswith(".bias") else names.embedding_role(name)
+    if name.endswith(".bias"):
+        table = None
+    else:
+        table = names.embedding_role(name)
     if table is Role.POSITION:  # T5 calls its table a bias
         return table
     if names.is_bias(name):
@@ -344,7 +347,9 @@ class _Part:
         start = f"{self.prefix}{parent}."
         inside = self.base is not None and start.startswith(self.base)
         from_parent = parent and not inside and not isinstance(modules[parent], PreTrainedModel)
-        return start if from_parent else f"{self.prefix}{name}."
+        if from_parent:
+            return start
+        return f"{self.prefix}{name}."
 
 
 def _child(name: str, prefix: str) -> str:

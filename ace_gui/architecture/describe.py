@@ -93,7 +93,10 @@ def _traits_by_name(shapes: Mapping[str, Shape]) -> dict[str, TensorTraits]:
 
 
 def _family(config: Mapping[str, object] | None) -> str | None:
-    family = config.get("model_type") if config is not None else None
+    if config is not None:
+        family = config.get("model_type")
+    else:
+        family = None
     return family if isinstance(family, str) and plain(family) == family else None
 
 
@@ -220,13 +223,15 @@ def _note(
     """A sentence for each guess; empty where the model's class decided everything."""
     sentences = []
     architectures = config.get("architectures")
-    class_name = architectures[0] if isinstance(architectures, list) and architectures else None
+    if isinstance(architectures, list) and architectures:
+        class_name = architectures[0]
+    else:
+        class_name = None
     if class_name != model_class:
-        reason = (
-            f"transformers has no {plain(str(class_name))} for it"
-            if class_name
-            else "it names no model class"
-        )
+        if class_name:
+            reason = f"transformers has no {plain(str(class_name))} for it"
+        else:
+            reason = "it names no model class"
         sentences.append(f"The config is described as {model_class}, since {reason}.")
     if "auto_map" in config:
         sentences.append("The config points to code of its own, which is never run.")
@@ -289,7 +294,8 @@ def _with_layout(
 ) -> TensorTraits:
     if traits.stack:
         stored = _stored_inputs_first(name, shapes)
-        traits = traits if stored is None else replace(traits, transposed=stored)
+        if stored is not None:
+            traits = replace(traits, transposed=stored)
     shape = shapes[name][-2:]
     outputs, inputs = reversed(shape) if traits.transposed else shape
     if traits.role is Role.QKV:
@@ -321,7 +327,10 @@ def _attention(name: str, outputs: int, inputs: int, config: Any | None) -> Fusi
     """The row ranges of query, key and value; None if they are unknown."""
     leaf = names.module_of(name).rpartition(".")[2]
     text: Any = None if config is None else config.get_text_config()
-    family = None if text is None else text.model_type
+    if text is None:
+        family = None
+    else:
+        family = text.model_type
     if (leaf, family) in _BY_HEAD:
         return _by_head(text, outputs)
     if (leaf, family) in _GROUPED:

@@ -64,7 +64,9 @@ class DiskNames:
             if renamed := self._renamed(candidate):
                 return renamed
         certain = self._canonical.get(names.canonical(name), [])
-        return Destination(name=certain[0]) if len(certain) == 1 else None
+        if len(certain) == 1:
+            return Destination(name=certain[0])
+        return None
 
     def _renamed(self, name: str) -> Destination | None:
         from transformers.core_model_loading import rename_source_key
@@ -99,7 +101,10 @@ def module_rows(
             key = destination.name, id(finder.converter(destination.pattern))
             by_conversion[key][destination.pattern] = name
         elif destination.name != name:
-            rows = shapes[name][0] if shapes[name] else 1
+            if shapes[name]:
+                rows = shapes[name][0]
+            else:
+                rows = 1
             rows_of[name] = (ModuleRows(module=destination.name, start=0, rows=rows),)
     for (target, _), files in by_conversion.items():
         rows_of |= _converted_rows(finder, target, files, shapes)
@@ -162,7 +167,9 @@ def _converted_rows(
     by_file: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for code, (file, _) in enumerate(owners):
         by_file[file].append(origin.get(code, ("", code)))
-    return {file: _runs(rows) for file, rows in by_file.items()} if origin else {}
+    if origin:
+        return {file: _runs(rows) for file, rows in by_file.items()}
+    return {}
 
 
 def _converted(
@@ -184,7 +191,10 @@ def _converted(
         return {}
     origin: dict[int, tuple[str, int]] = {}
     for pattern, output in columns.items():
-        column = output[0] if isinstance(output, list) else output
+        if isinstance(output, list):
+            column = output[0]
+        else:
+            column = output
         module = target.replace(converter.target_patterns[0], pattern)
         if module not in finder.known:
             return {}

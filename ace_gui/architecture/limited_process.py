@@ -88,7 +88,9 @@ class LimitedProcess:
     @property
     def pid(self) -> int | None:
         """The id of the process; None if there is none."""
-        return self._process.pid if self._process is not None else None
+        if self._process is not None:
+            return self._process.pid
+        return None
 
     def answer(self, request: bytes, limits: Limits) -> Steps[dict[str, Any]]:
         """The answer to a request, in steps while it is awaited.

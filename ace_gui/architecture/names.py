@@ -184,14 +184,18 @@ def _same_tower(first: str, second: str) -> bool:
 def block_index(name: str) -> int | None:
     """Index of the transformer block ``name`` belongs to: the outermost numbered layer."""
     match = _BLOCK.search(name)
-    return int(match.group(1)) if match else None
+    if match:
+        return int(match.group(1))
+    return None
 
 
 def block_list(name: str) -> str | None:
     """The part of ``name`` before the number of its block, without the model's prefixes."""
     bare = canonical(name)
     match = _BLOCK.search(bare)
-    return bare[: match.start(1)] if match else None
+    if match:
+        return bare[: match.start(1)]
+    return None
 
 
 def head_role(name: str) -> Role | None:
@@ -243,7 +247,9 @@ def embedding_role(name: str) -> Role | None:
     module = _LEAF.sub("", name)
     if _POSITION.search(module):
         return Role.POSITION
-    return Role.EMBEDDING if _EMBEDDING.search(module) else None
+    if _EMBEDDING.search(module):
+        return Role.EMBEDDING
+    return None
 
 
 def is_buffer(name: str, ndim: int) -> bool:
@@ -308,7 +314,9 @@ def _role(name: str, ndim: int) -> Role:
         return Role.CONVOLUTION
     if ndim == 1 and weight:
         return Role.NORM  # in practice every one-dimensional `weight` scales a normalisation
-    return matrix_role(name) if ndim > 1 else Role.OTHER
+    if ndim > 1:
+        return matrix_role(name)
+    return Role.OTHER
 
 
 _STACK = re.compile(r"^(.*?(?:^|\.))(\d+)\.")
@@ -317,7 +325,9 @@ _STACK = re.compile(r"^(.*?(?:^|\.))(\d+)\.")
 def stack_of(name: str) -> str:
     """The name of a tensor's numbered blocks ("vision_model.encoder.layers"); "" without blocks."""
     match = _STACK.match(name)
-    return match[1].rstrip(".") if match else ""
+    if match:
+        return match[1].rstrip(".")
+    return ""
 
 
 def match_part(base: Mapping[str, Shape], expert: Mapping[str, Shape]) -> dict[str, str]:

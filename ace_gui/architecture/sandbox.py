@@ -168,7 +168,10 @@ def remembered(
     A description by names is kept only for this process, because the reason may be lack of time or
     a missing package. ``folder`` need not be writable.
     """
-    key = None if config is None else _key(config, shapes)
+    if config is None:
+        key = None
+    else:
+        key = _key(config, shapes)
     if key is None:
         return (yield from describe(config, shapes))
     path = folder / f"{key}.json"
@@ -213,7 +216,9 @@ def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
     except (OSError, ValueError) as error:
         _log.warning("%s cannot be used and is made again: %s.", path, error)
         return None
-    return architecture if architecture.traits.keys() == shapes.keys() else None
+    if architecture.traits.keys() == shapes.keys():
+        return architecture
+    return None
 
 
 def _write(path: Path, architecture: Architecture) -> None:

@@ -118,7 +118,9 @@ class Architecture:
     def module_name(self, name: str) -> str:
         """What the model calls a tensor of the files; the same name if it has it in pieces."""
         rows = self.modules.get(name, ())
-        return rows[0].module if len(rows) == 1 else name
+        if len(rows) == 1:
+            return rows[0].module
+        return name
 
 
 def joined(parts: Mapping[str, Architecture]) -> Architecture:
@@ -134,7 +136,10 @@ def joined(parts: Mapping[str, Architecture]) -> Architecture:
     traits = {}
     absent = {}
     for part, architecture in parts.items():
-        start = f"{part}/" if part else ""
+        if part:
+            start = f"{part}/"
+        else:
+            start = ""
         for name, trait in architecture.traits.items():
             tied_to = trait.tied_to and start + trait.tied_to
             traits[start + name] = replace(trait, tied_to=tied_to)

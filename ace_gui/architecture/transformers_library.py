@@ -140,7 +140,10 @@ def _largest(key: str) -> int:
 def _plain(value: Any) -> Any:
     """A deep copy of plain JSON without the keys that are never used, infinities as numbers."""
     if isinstance(value, Mapping):
-        tag = value.get(_FLOAT_KEY) if len(value) == 1 else None
+        if len(value) == 1:
+            tag = value.get(_FLOAT_KEY)
+        else:
+            tag = None
         if isinstance(tag, str) and tag in _FLOATS:
             return _FLOATS[tag]
         return {k: _plain(v) for k, v in value.items() if k not in _NEVER_USED}
@@ -152,7 +155,10 @@ def failure(error: Exception, class_name: str, otherwise: str) -> str:
     if not isinstance(error, ImportError):
         return otherwise
     match = _REQUIRED.search(str(error))
-    package = match.group(1) if match else error.name
+    if match:
+        package = match.group(1)
+    else:
+        package = error.name
     if package is None:
         return otherwise
     return f"{class_name} needs the Python package {package}, which is not installed here."
@@ -349,7 +355,10 @@ def longest_input(tokenizer: Any, config: Any) -> int | None:
 
     Positions of RoBERTa's family begin after its padding token.
     """
-    limits = [tokenizer.model_max_length] if tokenizer.model_max_length < 1_000_000 else []
+    if tokenizer.model_max_length < 1_000_000:
+        limits = [tokenizer.model_max_length]
+    else:
+        limits = []
     config = getattr(config, "text_config", None) or config
     positions = getattr(config, "max_position_embeddings", None) or getattr(
         config, "n_positions", None

@@ -41,14 +41,20 @@ class Grid:
 
     def values(self) -> Tensor:
         """The weights, float32."""
-        levels = self.codes.to(torch.float32) if self.table is None else self._of(self.table)
+        if self.table is None:
+            levels = self.codes.to(torch.float32)
+        else:
+            levels = self._of(self.table)
         if self.zero is not None:
             levels = levels - self.zero
         return levels * self.scale
 
     def steps(self) -> Tensor:
         """The width of the interval that is rounded to each weight, float32."""
-        cells = torch.ones(()) if self.table is None else self._of(cell_widths(self.table))
+        if self.table is None:
+            cells = torch.ones(())
+        else:
+            cells = self._of(cell_widths(self.table))
         return (cells * self.scale).abs().expand(self.codes.shape)
 
     def _of(self, table: Tensor) -> Tensor:
@@ -98,7 +104,9 @@ def gptq_codes(words_WO: Tensor, bits: int) -> Tensor:
 def gptq_zeros(words_GW: Tensor, bits: int, *, less_one: bool) -> Tensor:
     """GPTQ's zero points, G × O. ``less_one``: one less is stored, as its first version does."""
     zeros = unpacked(words_GW, bits)
-    return (zeros + 1) & ((1 << bits) - 1) if less_one else zeros
+    if less_one:
+        return (zeros + 1) & ((1 << bits) - 1)
+    return zeros
 
 
 def awq_codes(words_XW: Tensor) -> Tensor:

@@ -128,8 +128,13 @@ class ExtendedInfo(DerivedInfo):
 
     def rounding(self, reader: TensorReader) -> float:
         """The share of a quantisation's rounding in the base's rows."""
-        info = self.own.info if self.own is not None else None
-        return info.rounding(reader) if isinstance(info, DerivedInfo) else 0.0
+        if self.own is not None:
+            info = self.own.info
+        else:
+            info = None
+        if isinstance(info, DerivedInfo):
+            return info.rounding(reader)
+        return 0.0
 
     def _mean(self, reader: TensorReader, count: int) -> Tensor:
         """The mean of those of the first ``count`` rows that a model has, in float64."""
@@ -240,7 +245,9 @@ class ChangedInfo(DerivedInfo):
 
     def rounding(self, reader: TensorReader) -> float:
         """The share of a quantisation's rounding in the tensor that is changed."""
-        return self.under.rounding(reader) if isinstance(self.under, DerivedInfo) else 0.0
+        if isinstance(self.under, DerivedInfo):
+            return self.under.rounding(reader)
+        return 0.0
 
     def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements of the changed tensor."""
@@ -264,7 +271,10 @@ class ChangedInfo(DerivedInfo):
 
     def _stored(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements of the tensor to change, in the dtype of the sum."""
-        wide = torch.float64 if self.under.dtype == "F64" else torch.float32
+        if self.under.dtype == "F64":
+            wide = torch.float64
+        else:
+            wide = torch.float32
         return reader.elements(self.under, start, stop).to(wide)
 
     def _with_base(
@@ -274,7 +284,10 @@ class ChangedInfo(DerivedInfo):
         stored = self._stored(reader, first, last)
         at = torch.arange(first, last)
         if isinstance(change, LowRank):
-            index = at % change.width if change.turned else at // change.width
+            if change.turned:
+                index = at % change.width
+            else:
+                index = at // change.width
             factors = reader.once(self, partial(self._magnitude_factors, reader, change))
             factor = factors[index].to(stored.dtype)
             return (factor * product).add_((factor - 1) * stored).to(torch.float32)
@@ -446,5 +459,8 @@ def _changed(
     }
     fields = {**under.fields, **replaced}
     brought = under.file == first.file
-    written = under.written if isinstance(under, DerivedInfo) else ""
+    if isinstance(under, DerivedInfo):
+        written = under.written
+    else:
+        written = ""
     return ChangedInfo(**fields, under=under, changes=changes, brought=brought, written=written)

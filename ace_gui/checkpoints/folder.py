@@ -88,7 +88,10 @@ def find_weights(folder: Path, chosen: str | None = None) -> Weights:
     file ``chosen``: from the folder, transformers would load the adapter on its base.
     """
     names = _names(folder)
-    beside = None if chosen else adapter_and_model(names)
+    if chosen:
+        beside = None
+    else:
+        beside = adapter_and_model(names)
     if beside is not None:
         adapter, model = beside
         raise refusal(
@@ -203,7 +206,9 @@ def _unread(single: str, index: str, names: Sequence[str]) -> tuple[str, ...]:
     if index in names:
         return (f"Holds both {single} and {index}; {single} is read, as transformers does.",)
     unread = [name for name in names if name.endswith(SUFFIX) and name != single]
-    return (f"Only {single} is read, not {listing(unread)}.",) if unread else ()
+    if unread:
+        return (f"Only {single} is read, not {listing(unread)}.",)
+    return ()
 
 
 def _no_weights(folder: Path, names: Sequence[str], singles: Sequence[str]) -> CheckpointError:
@@ -299,7 +304,9 @@ class ModelPart:
 
 def full_name(part: str, tensor: str) -> str:
     """The name of a part's tensor in the checkpoint: ``unet/conv_in.weight``."""
-    return f"{part}/{tensor}" if part else tensor
+    if part:
+        return f"{part}/{tensor}"
+    return tensor
 
 
 def part_of(name: str, parts: Collection[str]) -> str:
@@ -343,9 +350,15 @@ def _pipeline_parts(folder: Path) -> Iterator[str]:
 
 def _modules(folder: Path) -> Iterator[str]:
     path = folder / MODULES
-    content = read_json_value(path, limit=_LIMIT) if path.is_file() else None
+    if path.is_file():
+        content = read_json_value(path, limit=_LIMIT)
+    else:
+        content = None
     for module in content if isinstance(content, list) else ():
-        name = module.get("path") if isinstance(module, dict) else None
+        if isinstance(module, dict):
+            name = module.get("path")
+        else:
+            name = None
         if name == "":
             yield from _routes(folder)
         elif isinstance(name, str):
@@ -354,7 +367,10 @@ def _modules(folder: Path) -> Iterator[str]:
 
 def _routes(folder: Path) -> Iterator[str]:
     path = folder / ROUTER
-    types = read_json(path, limit=_LIMIT).get("types") if path.is_file() else None
+    if path.is_file():
+        types = read_json(path, limit=_LIMIT).get("types")
+    else:
+        types = None
     for name in types if isinstance(types, dict) else ():
         yield _plain(path, name)
 

@@ -102,7 +102,9 @@ class StoredInfo(DerivedInfo):
 
     def rounding(self, reader: TensorReader) -> float:
         """The share of a quantisation's rounding in its energy."""
-        return self.stored.rounding(reader) if isinstance(self.stored, DerivedInfo) else 0.0
+        if isinstance(self.stored, DerivedInfo):
+            return self.stored.rounding(reader)
+        return 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +156,9 @@ class _Cursor:
     def number(self, letter: str) -> int:
         """A number in a format of ``struct``."""
         (value,) = struct.unpack(f"<{letter}", self.take(struct.calcsize(f"<{letter}")))
-        return int(value) if letter not in "fd" else 0
+        if letter not in "fd":
+            return int(value)
+        return 0
 
     def text(self) -> str:
         """A string after its length."""
@@ -287,7 +291,10 @@ def _entry(path: Path, cursor: _Cursor) -> _Entry:
 def _blocks(path: Path, name: str, shape: tuple[int, ...], kind: int, start: int) -> TensorInfo:
     """The bytes of a quantised tensor, rows × bytes."""
     type_ = QUANTISED_TYPES[kind]
-    columns = shape[-1] if shape else 0
+    if shape:
+        columns = shape[-1]
+    else:
+        columns = 0
     if columns == 0 or columns % type_.block or byte_count(32, shape) is None:
         sentence = (
             f"`{plain(name)}` is quantised (GGUF {type_.name}), which needs rows of whole blocks "
@@ -359,8 +366,13 @@ def _module(architecture: str, name: str) -> str | None:
     if name in _AROUND:
         return _AROUND[name]
     block = _BLOCK.match(name)
-    inner = _ARCHITECTURES[architecture].get(block[2]) if block else None
-    return f"model.layers.{int(block[1])}.{inner}" if block and inner else None
+    if block:
+        inner = _ARCHITECTURES[architecture].get(block[2])
+    else:
+        inner = None
+    if block and inner:
+        return f"model.layers.{int(block[1])}.{inner}"
+    return None
 
 
 def _heads(info: TensorInfo, metadata: Mapping[str, object]) -> int:

@@ -184,7 +184,9 @@ def _natural(digits: str) -> int | None:
     """A natural number; None for a negative one (and -0, which the library refuses)."""
     if digits.startswith("-"):
         return None
-    return int(digits) if len(digits) <= len(str(_IMPOSSIBLE)) else _IMPOSSIBLE
+    if len(digits) <= len(str(_IMPOSSIBLE)):
+        return int(digits)
+    return _IMPOSSIBLE
 
 
 def _no_number(_text: str) -> None:
@@ -247,7 +249,9 @@ def byte_count(bits: int, shape: Iterable[int]) -> int | None:
     if math.prod(max(size, 1) for size in sizes) * bits >= _IMPOSSIBLE:
         return None
     nbytes, remainder = divmod(math.prod(sizes) * bits, 8)
-    return nbytes if remainder == 0 else None
+    if remainder == 0:
+        return nbytes
+    return None
 
 
 def _check_layout(stamp: FileStamp, tensors: Iterable[TensorInfo], data_start: int) -> None:

@@ -106,7 +106,9 @@ class Checkpoint:
         for tensor in self.tensors.values():
             if is_float(tensor.dtype):
                 held[tensor.dtype] += tensor.nbytes
-        return held.most_common(1)[0][0] if held else None
+        if held:
+            return held.most_common(1)[0][0]
+        return None
 
     @property
     def stems(self) -> Mapping[str, str]:
@@ -140,7 +142,9 @@ def open_checkpoint(
     path = Path(path)
     if S_ISDIR(status_of(path).st_mode):
         gguf = find_gguf(path)
-        return _open_gguf(gguf) if gguf else _open_folder(path, path, converted)
+        if gguf:
+            return _open_gguf(gguf)
+        return _open_folder(path, path, converted)
     if path.name.lower().endswith(GGUF_SUFFIX):
         return _open_gguf(path)
     if path.name in _NAMES and (path.parent / "config.json").is_file():
@@ -178,8 +182,14 @@ class _Read:
 def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
     inner = [name for name in listed_folders(folder) if holds_weights(folder / name)]
     is_pipeline = bool(inner) and (folder / PIPELINE).is_file()
-    names = inner if inner and (is_pipeline or not holds_weights(folder)) else [MAIN, *inner]
-    chosen = None if path == folder else path.name
+    if inner and (is_pipeline or not holds_weights(folder)):
+        names = inner
+    else:
+        names = [MAIN, *inner]
+    if path == folder:
+        chosen = None
+    else:
+        chosen = path.name
     parts = {
         name: _read_part(folder / name, converted, chosen if name == MAIN else None)
         for name in names
@@ -293,7 +303,10 @@ def _tie_warnings(headers: Iterable[Header], tensors: Mapping[str, TensorInfo]) 
     ]
     if not ties:
         return ()
-    more = f" and {len(ties) - NAMES_SHOWN} more" if len(ties) > NAMES_SHOWN else ""
+    if len(ties) > NAMES_SHOWN:
+        more = f" and {len(ties) - NAMES_SHOWN} more"
+    else:
+        more = ""
     return (f"Shared tensors are stored once: {', '.join(ties[:NAMES_SHOWN])}{more}.",)
 
 
@@ -410,7 +423,10 @@ def check_against_index(
     for name, shard in shards.items():
         if name not in files or files[name].name != shard:
             number = _ordinal(shard)
-            where = f"shard {number.split()[0]}" if number else f"`{plain(shard)}`"
+            if number:
+                where = f"shard {number.split()[0]}"
+            else:
+                where = f"`{plain(shard)}`"
             sentence = f"`{plain(name)}` should be in {where} but is not. Download that file again."
             raise refusal(index.parent, sentence, tensor=name)
     unlisted = [name for name in files if name not in shards]
@@ -422,4 +438,6 @@ def check_against_index(
 def _ordinal(shard: str) -> str | None:
     """``"3 of 7"`` for ``model-00003-of-00007.safetensors``."""
     match = _NUMBERED.search(shard)
-    return f"{int(match[1])} of {int(match[2])}" if match else None
+    if match:
+        return f"{int(match[1])} of {int(match[2])}"
+    return None

@@ -130,7 +130,10 @@ def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[int, File
     block. Checked before opening, because opening a device can act on it, and again afterwards.
     """
     _require_regular(path, status_of(path, follow=follow))
-    no_link = 0 if follow else getattr(os, "O_NOFOLLOW", 0)
+    if follow:
+        no_link = 0
+    else:
+        no_link = getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, _READ_FLAGS | no_link)
         try:
@@ -264,7 +267,12 @@ def json_memory(raw: bytes | bytearray) -> int:
     It counts the text as Python holds it, then every dictionary, list and further value in them.
     Commas and brackets within strings are counted too.
     """
-    width = 4 if _WIDE.search(raw) else 1 if raw.isascii() else 2
+    if _WIDE.search(raw):
+        width = 4
+    elif raw.isascii():
+        width = 1
+    else:
+        width = 2
     values = 240 * raw.count(b"{") + 96 * raw.count(b"[") + 150 * raw.count(b",")
     return (2 + width) * len(raw) + values
 

@@ -136,7 +136,9 @@ def find_converted(path: Path, cache_folder: Path) -> Path | None:
     try:
         source = _source(Path(path).absolute())
         target = _target(source, cache_folder)
-        return target if _is_sound(target, source.all) else None
+        if _is_sound(target, source.all):
+            return target
+        return None
     except CheckpointError:
         return None
 
@@ -161,7 +163,10 @@ def _folder_source(folder: Path) -> _Source:
     side = find_side_files(folder).files
     if weights.path.name == PICKLED_ADAPTER:
         side = {ADAPTER_CONFIG: folder / ADAPTER_CONFIG, **side}
-    stem = "adapter_model" if weights.path.name == PICKLED_ADAPTER else weights.stem
+    if weights.path.name == PICKLED_ADAPTER:
+        stem = "adapter_model"
+    else:
+        stem = weights.stem
     name = folder.name
     if not weights.is_index:
         return _Source(name=name, stem=stem, files=(weights.path,), side=side)

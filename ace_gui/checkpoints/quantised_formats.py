@@ -71,7 +71,10 @@ def bitsandbytes_4(candidate: Candidate) -> QuantisedInfo | None:
     candidate.require_part(
         candidate.info, ("F32",) if nested is None else ("U8",), (blocks,), (blocks, 1)
     )
-    kind = "NF4" if state.name.endswith("nf4") else "FP4"
+    if state.name.endswith("nf4"):
+        kind = "NF4"
+    else:
+        kind = "FP4"
     return BlocksInfo(
         **candidate.fields(weight.name, shape, f"bitsandbytes {kind}", weight),
         absmax=candidate.info,
@@ -83,7 +86,10 @@ def bitsandbytes_4(candidate: Candidate) -> QuantisedInfo | None:
 
 def _shape(candidate: Candidate, value: object) -> tuple[int, ...]:
     """The shape in a weight's settings. Raises CheckpointError."""
-    sizes = value if isinstance(value, list) else []
+    if isinstance(value, list):
+        sizes = value
+    else:
+        sizes = []
     natural = 0 < len(sizes) <= RANK_LIMIT and all(is_count(size, _MOST) for size in sizes)
     if natural and prod(sizes) <= _MOST:
         return tuple(sizes)
@@ -131,11 +137,20 @@ def gptq_or_awq(candidate: Candidate) -> QuantisedInfo | None:
     candidate.require(flat, "its parts are not matrices")
     groups, outputs = scale.shape
     is_awq = info.shape[1] * 8 == outputs
-    bits = 4 if is_awq else zero.shape[1] * 32 // outputs
+    if is_awq:
+        bits = 4
+    else:
+        bits = zero.shape[1] * 32 // outputs
     _require_layout(candidate, is_awq=is_awq)
     candidate.require(bits in (2, 3, 4, 8), f"{bits} bits a number are not known")
-    inputs = info.shape[0] if is_awq else info.shape[0] * 32 // bits
-    columns = outputs // 8 if is_awq else outputs
+    if is_awq:
+        inputs = info.shape[0]
+    else:
+        inputs = info.shape[0] * 32 // bits
+    if is_awq:
+        columns = outputs // 8
+    else:
+        columns = outputs
     height = inputs if is_awq else inputs * bits // 32
     candidate.require_part(info, (_WORDS,), (height, columns))
     candidate.require(outputs * bits % 32 == 0, f"{outputs} outputs of {bits} bits fill no words")
@@ -184,13 +199,19 @@ def compressed(candidate: Candidate) -> QuantisedInfo | None:
     rows, packed = candidate.info.shape
     candidate.require(candidate.info.dtype == "U8", f"its codes are {candidate.info.dtype}")
     divisor = candidate.part(".weight_global_scale")
-    size = 32 if divisor is None else 16
+    if divisor is None:
+        size = 32
+    else:
+        size = 16
     candidate.require(2 * packed % size == 0, f"{2 * packed} inputs are not in groups of {size}")
     scales = _EXPONENTS if divisor is None else (_FP8,)
     candidate.require_part(scale, scales, (rows, 2 * packed // size))
     if divisor is not None:
         candidate.require_part(divisor, ("F32",), (1,), ())
-    kind = "MXFP4" if divisor is None else "NVFP4"
+    if divisor is None:
+        kind = "MXFP4"
+    else:
+        kind = "NVFP4"
     return RowsInfo(
         **candidate.fields(f"{candidate.owner}.weight", (rows, 2 * packed), kind),
         scale=scale,
@@ -218,7 +239,10 @@ def _packed_integers(candidate: Candidate, scale: TensorInfo) -> QuantisedInfo:
     bits = (told or fitting)[-1]
     order = candidate.part(".weight_g_idx")
     block = _block(candidate, scale, (rows, columns), any_groups=order is not None)
-    groups = -(-columns // block[1]) if order is None else scale.shape[1]
+    if order is None:
+        groups = -(-columns // block[1])
+    else:
+        groups = scale.shape[1]
     if order is not None:
         candidate.require_groups(order, columns, groups)
     zero = candidate.part(".weight_zero_point")
@@ -255,7 +279,10 @@ def one_byte(candidate: Candidate) -> QuantisedInfo | None:
     if not _says_fp8(candidate):
         return None
     floats = info.dtype == _FP8
-    zero = None if floats else candidate.part(".weight_zero_point")
+    if floats:
+        zero = None
+    else:
+        zero = candidate.part(".weight_zero_point")
     block = _block(candidate, scale, info.shape, (*_FLOATS, *_EXPONENTS) if floats else _FLOATS)
     if zero is not None:
         candidate.require_part(zero, ("I8",), scale.shape)
@@ -344,8 +371,13 @@ def torchao(candidate: Candidate) -> QuantisedInfo | None:
 
 def _torchao_kind(text: str | None) -> str | None:
     """The kind of a weight in torchao's metadata; None if it is not named."""
-    content = None if text is None else json_of(text)
-    return str(content.get("_type")) if isinstance(content, dict) else None
+    if text is None:
+        content = None
+    else:
+        content = json_of(text)
+    if isinstance(content, dict):
+        return str(content.get("_type"))
+    return None
 
 
 def hqq(candidate: Candidate) -> QuantisedInfo | None:
@@ -371,7 +403,10 @@ def hqq(candidate: Candidate) -> QuantisedInfo | None:
     candidate.require(info.dtype == ("I32" if bits == 3 else "U8"), f"its codes are {info.dtype}")
     if height != -(-rows // (10 if bits == 3 else 8 // bits)):
         candidate.refuse(f"{rows} rows of {bits} bits are not in {height} rows of words")
-    scales = (rows, 1) if axis == 1 else (1, width)
+    if axis == 1:
+        scales = (rows, 1)
+    else:
+        scales = (1, width)
     candidate.require_part(scale, _FLOATS, scales)
     candidate.require_part(zero, _FLOATS, scales)
     fields = candidate.fields(f"{candidate.owner}.weight", shape, f"HQQ {bits} bits")
@@ -384,7 +419,10 @@ def _hqq_setting(candidate: Candidate, name: str, otherwise: int) -> int:
     if beside is not None:
         return beside[0]
     inner = candidate.settings.get("quant_config")
-    inner = inner.get("weight_quant_params") if isinstance(inner, dict) else None
+    if isinstance(inner, dict):
+        inner = inner.get("weight_quant_params")
+    else:
+        inner = None
     for settings in (inner, candidate.settings):
         if isinstance(settings, dict) and type(settings.get(name)) is int:
             return int(settings[name])

@@ -92,7 +92,10 @@ class Candidate:
 
     def json(self, info: TensorInfo) -> Mapping[str, Any]:
         """The JSON object in a small tensor of bytes. Raises CheckpointError."""
-        content = json_of(_bytes_of(info)) if info.nbytes <= _JSON_LIMIT else None
+        if info.nbytes <= _JSON_LIMIT:
+            content = json_of(_bytes_of(info))
+        else:
+            content = None
         if not isinstance(content, dict):
             self.refuse(f"its settings `{plain(info.name)}` are not a JSON object")
         return content
@@ -171,9 +174,13 @@ def written_dtype(config: Mapping[str, Any] | None, plain_tensors: Iterable[Tens
         for key in ("dtype", "torch_dtype"):
             name = level.get(key)
             if isinstance(name, str) and (tag := RECIPE_TAGS.get(name.removeprefix("torch."))):
-                return "" if tag in ("F32", "F64") else tag
+                if tag in ("F32", "F64"):
+                    return ""
+                return tag
     sizes: Counter[str] = Counter()
     for info in plain_tensors:
         if info.dtype in ("F16", "BF16"):
             sizes[info.dtype] += info.nbytes
-    return sizes.most_common(1)[0][0] if sizes else ""
+    if sizes:
+        return sizes.most_common(1)[0][0]
+    return ""

@@ -92,7 +92,9 @@ class QuantisedInfo(DerivedInfo):
             for grid in self.grids(reader, first, min(first + width, units)):
                 noise += float(grid.steps().double().square().sum()) / 12
                 energy += float(grid.values().double().square().sum())
-        return noise / energy if energy else 0.0
+        if energy:
+            return noise / energy
+        return 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,7 +264,8 @@ class RowsInfo(QuantisedInfo):
             zero = spread(self._of_rows(reader, self.zero, first, last))
         if self.codes.dtype == "I32":
             middle = torch.tensor(float(1 << (self.bits - 1)))
-            zero = middle if zero is None else zero
+            if zero is None:
+                zero = middle
             return dequantise.packed_integers(raw, self.bits, self.unit, scale, zero)
         if self.bits == 4:
             return dequantise.packed_floats(raw, scale)
@@ -278,7 +281,10 @@ class RowsInfo(QuantisedInfo):
     def _of_rows(self, reader: TensorReader, info: TensorInfo, first: int, last: int) -> Tensor:
         """What has a number for each block, for some rows of the weight: rows × groups."""
         rows, columns = self.shape[-2:]
-        width = info.shape[-1] if self.order is not None else -(-columns // self.block[1])
+        if self.order is not None:
+            width = info.shape[-1]
+        else:
+            width = -(-columns // self.block[1])
         per_matrix = -(-rows // self.block[0])
         at = torch.arange(first, last)
         places = at // rows * per_matrix + at % rows // self.block[0]
@@ -339,8 +345,14 @@ class StretchesInfo(QuantisedInfo):
                 stretches.append(dequantise.hqq_codes(words, self.bits, shift))
         read = partial(_numbers, reader)
         by_rows = self.axis == 1
-        span = (first, last) if by_rows else (0, self.unit)
-        shape = (-1, 1) if by_rows else (1, -1)
+        if by_rows:
+            span = (first, last)
+        else:
+            span = (0, self.unit)
+        if by_rows:
+            shape = (-1, 1)
+        else:
+            shape = (1, -1)
         scale = read(self.scale, *span).view(shape)
         zero = read(self.zero, *span).view(shape)
         return Grid(codes=torch.cat(stretches).view(-1, self.unit), scale=scale, zero=zero)

@@ -204,7 +204,10 @@ def non_finite_values(parts: Iterable[Tensor], shape: tuple[int, ...]) -> str:
     if first < 0:
         return ""
     counts = [f"{nan} NaN"] * (nan > 0) + [f"{infinite} infinite"] * (infinite > 0)
-    values = "value" if nan + infinite == 1 else "values"
+    if nan + infinite == 1:
+        values = "value"
+    else:
+        values = "values"
     position = [int(index) for index in np.unravel_index(first, shape)]
     return f"{' and '.join(counts)} {values} (first at {position})"
 

@@ -215,9 +215,13 @@ def own_file(entry: Path, where: str) -> Path | None:
     home = Path(os.path.realpath(entry.parents[depth]))
     real = Path(os.path.realpath(entry))
     if real.parent == (home / where).parent:
-        return real if real.name == entry.name or belongs(real.name) else None
+        if real.name == entry.name or belongs(real.name):
+            return real
+        return None
     is_blob = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
-    return real if is_blob else None
+    if is_blob:
+        return real
+    return None
 
 
 def set_config_dtype(config: Path, dtype: str | None) -> None:
@@ -247,7 +251,10 @@ def change_json(file: Path, changes: Mapping[str, object]) -> None:
     """Set keys of a JSON side file; it is not written if they have these values already."""
     if not changes:
         return
-    content = read_json(file, limit=JSON_LIMIT) if file.exists() else {}
+    if file.exists():
+        content = read_json(file, limit=JSON_LIMIT)
+    else:
+        content = {}
     changed = {**content, **changes}
     if changed != content:
         _write_json(file, changed)

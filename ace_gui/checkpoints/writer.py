@@ -137,7 +137,9 @@ def plan_parts(
         if group or len(owned) == 1
         for shard in plan_shards(group, shard_bytes, stem=stems.get(part, "model"), part=part)
     )
-    return (replace(shards[0], metadata=metadata),) if metadata and len(shards) == 1 else shards
+    if metadata and len(shards) == 1:
+        return (replace(shards[0], metadata=metadata),)
+    return shards
 
 
 def indexed(shards: Sequence[Shard]) -> dict[str, list[Shard]]:

@@ -51,8 +51,14 @@ class Terminal:
     @property
     def results(self) -> Console:
         """The console for results; standard error if standard output has only figures."""
-        stream = sys.stderr if self.figures_alone else sys.stdout
-        width = None if stream.isatty() else WIDE
+        if self.figures_alone:
+            stream = sys.stderr
+        else:
+            stream = sys.stdout
+        if stream.isatty():
+            width = None
+        else:
+            width = WIDE
         quiet = self.quiet and self.figures_alone
         return Console(stderr=self.figures_alone, width=width, quiet=quiet, highlight=False)
 
@@ -105,7 +111,10 @@ def _stage(event: JobProgress) -> str:
     match event:
         case LearningProgress():
             losses = [values[-1] for values in event.losses.values() if values]
-            loss = f": mean loss {sum(losses) / len(losses):.4f}" if losses else ""
+            if losses:
+                loss = f": mean loss {sum(losses) / len(losses):.4f}"
+            else:
+                loss = ""
             return f"{event.title}{loss}"
         case TensorFinished():
             return event.report.name

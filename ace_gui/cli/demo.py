@@ -36,7 +36,10 @@ def run_headless(recipe_file: Path, out: Path | None) -> None:
     Raises WorkbenchError. If ``out`` cannot be written, it is raised before anything else is done.
     """
     recipe = load_recipe(recipe_file)
-    target = None if out is None else check_output_folder(out, recipe.paths)
+    if out is None:
+        target = None
+    else:
+        target = check_output_folder(out, recipe.paths)
     inspected = inspect(recipe)
     console = Terminal().results
     print_layers(inspected.prepared.plan, inspected.layers, console)
@@ -78,7 +81,10 @@ def take_picture(recipe: Path, file: Path) -> str:
     """
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
     from_source = [sys.executable, "-m", "ace_gui.gui.picture"]
-    command = part_command("take-picture") if is_bundled() else from_source
+    if is_bundled():
+        command = part_command("take-picture")
+    else:
+        command = from_source
     with tempfile.TemporaryDirectory(prefix="ace-settings-") as settings:
         environment["XDG_CONFIG_HOME"] = settings
         result = subprocess.run(
@@ -91,4 +97,6 @@ def take_picture(recipe: Path, file: Path) -> str:
     if result.returncode == 0 and file.exists():
         return ""
     lines = result.stderr.strip().splitlines()
-    return lines[-1] if lines else f"exit status {result.returncode}"
+    if lines:
+        return lines[-1]
+    return f"exit status {result.returncode}"

@@ -66,9 +66,10 @@ def evaluate_models(command: Evaluate) -> None:
     terminal = Terminal.of(command)
     recipe, folders, tasks, inputs = _inputs_of(command)
     outputs = Outputs.of(command, inputs, "scores")
-    harness = (
-        Harness(command.harness.split(","), command.harness_tasks) if command.harness else None
-    )
+    if command.harness:
+        harness = Harness(command.harness.split(","), command.harness_tasks)
+    else:
+        harness = None
     common: dict[str, Any] = {"recipe": recipe, "folders": tuple(folders), "tasks": tasks}
     common["device"] = command.device
     scores: tuple[TaskScore, ...] = ()
@@ -111,7 +112,10 @@ def _inputs_of(
         raise RecipeError("Give one recipe, or folders with --tasks FILE.", key="tasks")
     if command.harness and not folders:
         raise RecipeError("--harness runs on folders; give the merged one.", key="harness")
-    recipe = load_recipe(recipes[0]) if recipes else None
+    if recipes:
+        recipe = load_recipe(recipes[0])
+    else:
+        recipe = None
     tasks, models = ((), ()) if recipe is None else (recipe.tasks, recipe.paths)
     tasks = limited(tasks if command.tasks is None else load_tasks(command.tasks), command.limit)
     data = (path for task in tasks for path in (task.data, task.calibration))
@@ -194,7 +198,9 @@ def _cell(score: TaskScore | None, errors: bool) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    if value is None:
+        return ""
+    return f"{value:.3f}"
 
 
 ALL = "all"
@@ -208,7 +214,10 @@ def compare_methods(command: Compare) -> None:
     recipe = load_recipe(command.recipe)
     terminal = Terminal.of(command)
     recipe = replace(recipe, tasks=limited(recipe.tasks, command.limit))
-    methods = ",".join(SHELF_NAMES) if command.shelf else command.methods
+    if command.shelf:
+        methods = ",".join(SHELF_NAMES)
+    else:
+        methods = command.methods
     recipes = variants(recipe, methods, command.parameter)
     outputs = Outputs.of(command, (command.recipe, *recipe.paths), "methods")
     if command.convert:
@@ -234,7 +243,10 @@ def variants(recipe: Recipe, methods: str, parameter: str) -> tuple[Recipe, ...]
     """The recipes to compare. Raises RecipeError."""
     chosen = (recommended.NAME, *every_variant()) if methods == ALL else methods.split(",")
     names = [name.strip() for name in chosen if name.strip()]
-    recipes = by_method(recipe, names) if names else (recipe,)
+    if names:
+        recipes = by_method(recipe, names)
+    else:
+        recipes = (recipe,)
     if not parameter:
         return recipes
     name, equals, values = parameter.partition("=")
@@ -251,7 +263,9 @@ def _value(text: str) -> ParameterValue:
         value = float(text) if "e" in text.lower() else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError):
         return text
-    return value if isinstance(value, bool | int | float | str) else str(value)
+    if isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
 
 
 def merged_and_measured(
@@ -268,7 +282,10 @@ def merged_and_measured(
 def comparison_table(rows: Sequence[MethodCompared]) -> Table:
     """One line per merge: scores if there are tasks, norm, distances, health, time, memory."""
     tasks = next((row.by_task for row in rows if row.scores), {})
-    scores = (*map(printable, tasks), "mean", "of experts") if tasks else ()
+    if tasks:
+        scores = (*map(printable, tasks), "mean", "of experts")
+    else:
+        scores = ()
     figures = ("norm", "distance", "cosine", "warned", "seconds", "memory")
     lines = table("method", *scores, *figures, left_aligned=["method"])
     for row in rows:
@@ -343,8 +360,14 @@ def _print_tuned(tuned: Tuned, console: Console) -> None:
     lines = table(*tuned.best.parameters, "score", "seconds", "")
     for point in tuned.points:
         values = map(value_text, point.parameters.values())
-        score = "" if point.score is None else f"{point.score:.4f}"
-        note = "chosen" if point is tuned.best else point.error
+        if point.score is None:
+            score = ""
+        else:
+            score = f"{point.score:.4f}"
+        if point is tuned.best:
+            note = "chosen"
+        else:
+            note = point.error
         lines.add_row(*values, score, f"{point.seconds:.1f}", safe_text(note))
     console.print(lines)
     console.print("\nOn the other half of the data, which was not used for the choice:\n")

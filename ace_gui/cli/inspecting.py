@@ -141,14 +141,19 @@ def print_layers(plan: Plan, layers: Sequence[Layer], console: Console) -> None:
         tau = plan.parameters.get("tau", "τ")
         if any("tau" in rule.parameters for rule in plan.recipe.overrides):
             tau = f"{tau}, or the threshold of an override"
-        scale = f", {unsure} of them by scale alone" if unsure else ""
+        if unsure:
+            scale = f", {unsure} of them by scale alone"
+        else:
+            scale = ""
         console.print(f"\n{over} of {len(regimes)} matrices are heterogeneous (γ > {tau}){scale}.")
     _print_overrides(plan, console)
 
 
 def _regime_text(layer: Layer) -> str:
     by_scale = layer.gamma_unreliable and layer.regime == Regime.HETEROGENEOUS.value
-    return BY_SCALE if by_scale else layer.regime or ""
+    if by_scale:
+        return BY_SCALE
+    return layer.regime or ""
 
 
 def _gamma_text(layer: Layer) -> str:
@@ -241,11 +246,10 @@ def _print(changes: ModelDiff, terminal: Terminal) -> None:
         "relative", *wide_only, "role", "tensor", left_aligned=["role"], folded=["tensor"]
     )
     for change in changes.tensors:
-        formats = (
-            ""
-            if change.dtype == change.second_dtype
-            else f" ({change.dtype}, {change.second_dtype})"
-        )
+        if change.dtype == change.second_dtype:
+            formats = ""
+        else:
+            formats = f" ({change.dtype}, {change.second_dtype})"
         label = safe_text(f"{change.name}{formats}")
         figures = (_number(change.change), shape_text(change.shape)) if wide_only else ()
         lines.add_row(_ratio_text(change), *figures, change.role, label)
@@ -274,8 +278,12 @@ def _groups(heading: str, groups: Sequence[GroupChange]) -> Table:
 
 
 def _ratio_text(change: TensorChange | GroupChange) -> str:
-    return "–" if change.relative is None else f"{change.relative:.3g}"
+    if change.relative is None:
+        return "–"
+    return f"{change.relative:.3g}"
 
 
 def _number(value: float) -> str:
-    return "not finite" if math.isnan(value) else f"{value:.4g}"
+    if math.isnan(value):
+        return "not finite"
+    return f"{value:.4g}"

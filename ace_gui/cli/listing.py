@@ -48,9 +48,10 @@ def methods(command: Methods) -> None:
     entries, problems = known_methods()
     if command.name is not None:
         entries = [_named(command.name, entries)]
-    records = (
-        entries if command.all or command.name else [entry for entry in entries if entry["shelf"]]
-    )
+    if command.all or command.name:
+        records = entries
+    else:
+        records = [entry for entry in entries if entry["shelf"]]
     outputs.write_json(command.json, {"methods": records})
     _print(command, entries, terminal.results)
     print_warnings(problems, terminal.notes)
@@ -96,7 +97,10 @@ def _named(name: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
         if spelling in by_name:
             return by_name[spelling]
     near = difflib.get_close_matches(name, by_name, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(by_name)}."
+    if near:
+        hint = f"Did you mean {near[0]!r}?"
+    else:
+        hint = f"Known: {', '.join(by_name)}."
     raise RecipeError(f"There is no merge method {quoted_value(name)}. {hint}", key="merge_method")
 
 
@@ -164,11 +168,17 @@ def _parameter_rows(fields: list[FieldInfo], by_base: list[str]) -> Iterator[tup
         if item.applies_when is not None:
             condition_name, *values = item.applies_when
             condition = f"Only with {condition_name}: {' or '.join(values)}. "
-        default = "by the base model" if item.name in by_base else value_text(item.default)
+        if item.name in by_base:
+            default = "by the base model"
+        else:
+            default = value_text(item.default)
         meaning = item.help.removesuffix(item.differs).rstrip()
         yield item.name, default, value_range(item), condition + meaning
     for item in (*AFTER_FIELDS, CAP_FIELD):
-        default = "none" if item is CAP_FIELD else str(item.default)
+        if item is CAP_FIELD:
+            default = "none"
+        else:
+            default = str(item.default)
         yield item.name, default, value_range(item), item.help
 
 
@@ -178,6 +188,12 @@ def value_range(item: FieldInfo) -> str:
         return ", ".join(item.choices)
     if item.kind == "bool":
         return "true or false"
-    low = "-∞" if item.low is None else f"{item.low:g}"
-    high = "∞" if item.high is None else f"{item.high:g}"
+    if item.low is None:
+        low = "-∞"
+    else:
+        low = f"{item.low:g}"
+    if item.high is None:
+        high = "∞"
+    else:
+        high = f"{item.high:g}"
     return f"{'over ' if item.low_open else ''}{low} to {high}"

@@ -105,7 +105,10 @@ def _options(command: Merge | Extract | Report) -> Options:
     """The engine's options among those of a command; ``--memory`` is in gigabytes."""
     names = [field.name for field in fields(Options) if hasattr(command, field.name)]
     memory = getattr(command, "memory", None)
-    bytes_ = None if memory is None else int(memory * 1e9)
+    if memory is None:
+        bytes_ = None
+    else:
+        bytes_ = int(memory * 1e9)
     return Options(memory_bytes=bytes_, **{name: getattr(command, name) for name in names})
 
 
@@ -114,7 +117,10 @@ def in_form(recipe: Recipe, kind: str | None, rank: int | None, energy: float | 
     if kind is not None and kind not in set(Output):
         nouns = alternatives([form.traits.noun for form in Output])
         raise RecipeError(f"A merge is written as {nouns}, not as {kind!r}.")
-    output = recipe.output if kind is None else Output(kind)
+    if kind is None:
+        output = recipe.output
+    else:
+        output = Output(kind)
     if rank is None and energy is None:
         return replace(recipe, output=output)
     if not output.has("rank"):

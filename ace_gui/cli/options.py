@@ -98,7 +98,10 @@ def option(metavar: str, about: str, *names: str, default: Any = None, **more: A
 
 def _declared(info: Any) -> Any:
     """A dataclass field for an argument or option of a command."""
-    default = MISSING if info.default is ... else info.default
+    if info.default is ...:
+        default = MISSING
+    else:
+        default = info.default
     return field(default=default, metadata={_TYPER: info})
 
 

@@ -100,7 +100,9 @@ def output_problem() -> OSError | None:
     """The error for which standard output lost text, or None."""
     sys.stdout.flush()
     file = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    return file.problem if isinstance(file, _Lasting) else None
+    if isinstance(file, _Lasting):
+        return file.problem
+    return None
 
 
 def say(text: str) -> None:
@@ -196,11 +198,17 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, WorkbenchError):
         return error.sentence
     log = _logged(error)
-    where = f"Details are in {log}." if log else "Add --verbose for details."
+    if log:
+        where = f"Details are in {log}."
+    else:
+        where = "Add --verbose for details."
     if is_out_of_memory(error):
         return f"There was not enough memory; close other programs and try again. {where}"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+        if isinstance(error.filename, bytes):
+            name = os.fsdecode(error.filename)
+        else:
+            name = error.filename
         return f"{name}: {error.strerror}. {where}"
     return f"Something unexpected went wrong: {type(error).__name__}: {error}. {where}"
 

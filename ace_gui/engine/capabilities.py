@@ -54,7 +54,10 @@ def available_devices() -> tuple[DeviceInfo, ...]:
 def devices_not_used() -> tuple[str, ...]:
     """Why there is no GPU to use, or why one of several cannot be used, one sentence each."""
     present = gpus()
-    reasons = [why_unfit(gpu, kernels()) for gpu in present] if present else [why_none()]
+    if present:
+        reasons = [why_unfit(gpu, kernels()) for gpu in present]
+    else:
+        reasons = [why_none()]
     return tuple(filter(None, reasons))
 
 
@@ -65,7 +68,10 @@ def resolve_device(name: str) -> torch.device:
     """
     if name == "cpu":
         return torch.device("cpu")
-    device_name = "cuda:0" if name == "cuda" else name
+    if name == "cuda":
+        device_name = "cuda:0"
+    else:
+        device_name = name
     for gpu in fastest_first(gpus()):
         if why_unfit(gpu, kernels()) or device_name not in ("auto", gpu.name):
             continue
@@ -89,7 +95,9 @@ def resolve_device(name: str) -> torch.device:
 
 def memory_of(device: torch.device) -> int:
     """Free memory of a GPU in bytes; 0 for the CPU."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return 0
 
 
 def forget_peak(device: torch.device) -> None:
@@ -175,7 +183,10 @@ def gpus() -> list[Gpu]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # ``why_none`` says the same in a sentence
-            count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+            if torch.cuda.is_available():
+                count = torch.cuda.device_count()
+            else:
+                count = 0
     except Exception:  # a broken driver may raise anything
         return []
     return [_gpu(index) for index in range(count)]
@@ -236,7 +247,9 @@ def _runs(architecture: str, built: str) -> bool:
 def _capability(text: str, kind: str) -> tuple[int, int] | None:
     """ "sm_86" to (8, 6); None for another kind, and for code of only one GPU ("sm_90a")."""
     match = re.fullmatch(rf"{kind}_(\d+)(\d)", text)
-    return (int(match[1]), int(match[2])) if match else None
+    if match:
+        return (int(match[1]), int(match[2]))
+    return None
 
 
 def fastest_first(gpus: Sequence[Gpu]) -> list[Gpu]:
@@ -277,10 +290,15 @@ def _cuda_reason(error: str) -> str:
     if "no NVIDIA driver" in error:
         return "There is no NVIDIA driver, or no NVIDIA GPU; install the driver to use one."
     if "too old" in error:
-        made_for = f" (CUDA {torch.version.cuda})" if torch.version.cuda else ""
+        if torch.version.cuda:
+            made_for = f" (CUDA {torch.version.cuda})"
+        else:
+            made_for = ""
         return f"The NVIDIA driver is too old for this build of torch{made_for}; update the driver."
     first = error.strip().partition("\n")[0].rstrip(".")
-    return f"CUDA does not start: {first}." if first else "CUDA does not start."
+    if first:
+        return f"CUDA does not start: {first}."
+    return "CUDA does not start."
 
 
 _NEEDS: Final[Mapping[Need | None, str]] = {
@@ -330,7 +348,10 @@ def engine_ready() -> EngineReady:
 def method_info(name: str) -> MethodInfo:
     """A registered method, for a list of methods or a help text."""
     method = METHODS[name]
-    kind = None if method.modules is None else kind_of(method.modules)
+    if method.modules is None:
+        kind = None
+    else:
+        kind = kind_of(method.modules)
     need = Need.INPUTS if learns(method.modules) else method.need(method.parameters())
     return MethodInfo(
         name=method.name,

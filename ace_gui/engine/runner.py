@@ -109,5 +109,8 @@ class Runner:
             sentence = "There are no tasks; add some to the recipe, or name a file with --tasks."
             raise TaskError(sentence)
         models = yield from self.models(job.recipe, job.stores, job.folders, job.names)
-        tasks = known_tasks(job.recipe) if job.tasks is None else job.tasks
+        if job.tasks is None:
+            tasks = known_tasks(job.recipe)
+        else:
+            tasks = job.tasks
         return models, limited(tasks, job.limit)

@@ -86,12 +86,17 @@ class JobScheduler:
 
     def next(self, active: Collection[int]) -> int:
         """The number of the next job to run; jobs are numbered as they come."""
-        return min(active) if self._owed > HEAD_START else max(active)
+        if self._owed > HEAD_START:
+            return min(active)
+        return max(active)
 
     def took(self, number: int, seconds: float, active: Collection[int]) -> None:
         """Record the duration of a job's step."""
         oldest = number == min(active, default=number)
-        self._owed = max(0.0, self._owed - seconds) if oldest else self._owed + seconds
+        if oldest:
+            self._owed = max(0.0, self._owed - seconds)
+        else:
+            self._owed = self._owed + seconds
 
 
 def serve(pipe: Connection) -> None:

@@ -151,14 +151,18 @@ def of_row(row: PlanRow, part_read: Part | None, read: Callable[[Part | None], F
             return stretch
         elements = stretch.reshape(-1, part.period)[:, part.first : part.last].reshape(-1)
         flat = elements[start - first * width : stop - first * width]
-    return flat if part_read is not None or flat is None else flat.reshape(row.shape)
+    if part_read is not None or flat is None:
+        return flat
+    return flat.reshape(row.shape)
 
 
 def read_row(reader: TensorReader, row: PlanRow, part_read: Part | None = None) -> Tensor:
     """A row's part of a model with the base's names, in its shape or, for a range, flat."""
 
     def read(part: Part | None) -> Tensor:
-        return reader.read(row.tensor) if part is None else reader.read_part(row.tensor, *part)
+        if part is None:
+            return reader.read(row.tensor)
+        return reader.read_part(row.tensor, *part)
 
     return of_row(row, part_read, read)
 

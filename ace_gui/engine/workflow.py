@@ -274,7 +274,10 @@ def report_to_file(
     refuse_errors(ready.plan.checks if has_tasks else ())
     cache = InspectionCache(inspections_folder())
     with tempfile.TemporaryDirectory(prefix="ace-report-") as folder:
-        store = Path(folder) / "store" if has_tasks else None
+        if has_tasks:
+            store = Path(folder) / "store"
+        else:
+            store = None
         if store is not None:
             result_of(check_tasks(prepared))
             result_of(require_tasks(prepared, options.device, with_base=True))

@@ -222,13 +222,19 @@ def _data_of(letter: str, chart: Chart) -> Iterator[Datum]:
         for x, y in curve.points:
             yield datum(curve.name, "", x, y)
     for marks in chart.marks:
-        note = "unreliable" if marks.crossed else ""
+        if marks.crossed:
+            note = "unreliable"
+        else:
+            note = ""
         for label, (x, y) in zip(marks.labels, marks.points, strict=True):
             yield datum(marks.name, label, x, y, note)
     for bars in chart.bars:
         pairs = zip(chart.x.names, bars.heights, bars.errors, strict=True)
         for index, (name, height, error) in enumerate(pairs):
-            note = "" if error != error else f"standard error {error:.6g}"
+            if error != error:
+                note = ""
+            else:
+                note = f"standard error {error:.6g}"
             yield datum(bars.name, name, index, height, note)
     if chart.cells is not None:
         for name, values in zip(chart.y.names, chart.cells.values, strict=True):

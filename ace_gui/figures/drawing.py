@@ -81,7 +81,10 @@ _STYLE: Final[dict[str, Any]] = {
 
 def style(sheet: Sheet) -> dict[str, Any]:
     """matplotlib's settings for a sheet. Files must be written with them, too."""
-    family = "DejaVu Serif" if sheet.letters is Letters.SERIF else "DejaVu Sans"
+    if sheet.letters is Letters.SERIF:
+        family = "DejaVu Serif"
+    else:
+        family = "DejaVu Sans"
     small = _SMALL * sheet.points
     return {
         **_STYLE,
@@ -224,7 +227,10 @@ class _Drawing:
         set_limits = getattr(self._axes, f"set_{which}lim")
         set_ticks = getattr(self._axes, f"set_{which}ticks")
         if axis.names:
-            edge = (len(axis.names) - 0.4, -0.6) if which == "y" else (-0.6, len(axis.names) - 0.4)
+            if which == "y":
+                edge = (len(axis.names) - 0.4, -0.6)
+            else:
+                edge = (-0.6, len(axis.names) - 0.4)
             set_limits(*edge)
             set_ticks(range(len(axis.names)), [_short(name) for name in axis.names])
             if which == "x" and self._needs_room(axis.names):
@@ -237,7 +243,10 @@ class _Drawing:
         ticks = ticks_of(axis, values)
         set_ticks(ticks, labels_of(axis, ticks))
         set_ticks([], minor=True)
-        room = 0.0 if axis.log else 0.015 * (ticks[-1] - ticks[0])
+        if axis.log:
+            room = 0.0
+        else:
+            room = 0.015 * (ticks[-1] - ticks[0])
         set_limits(ticks[0] - room, ticks[-1] + room)
 
     def _needs_room(self, names: Sequence[str]) -> bool:
@@ -378,7 +387,9 @@ class _Drawing:
 def _family_index(family: str) -> int:
     """The index of the colour of a family of roles."""
     families = list(_SYMBOLS)
-    return families.index(family) if family in families else len(families)
+    if family in families:
+        return families.index(family)
+    return len(families)
 
 
 def _positive(points: Sequence[tuple[float, float]], chart: Chart) -> list[tuple[float, float]]:

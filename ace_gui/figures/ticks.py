@@ -23,8 +23,14 @@ _LARGEST: Final = 1e5
 def ticks_of(axis: Axis, values: Sequence[float]) -> list[float]:
     """The ticks of an axis that shows all these values, from its beginning to its end."""
     finite = [value for value in values if math.isfinite(value) and (value > 0 or not axis.log)]
-    low = axis.low if axis.low is not None else min(finite, default=1.0 if axis.log else 0.0)
-    high = axis.high if axis.high is not None else max(finite, default=10.0 if axis.log else 1.0)
+    if axis.low is not None:
+        low = axis.low
+    else:
+        low = min(finite, default=1.0 if axis.log else 0.0)
+    if axis.high is not None:
+        high = axis.high
+    else:
+        high = max(finite, default=10.0 if axis.log else 1.0)
     if axis.log:
         return _logarithmic(low, high)
     if axis.low is None or axis.high is None:
@@ -80,4 +86,6 @@ def labels_of(axis: Axis, ticks: Sequence[float]) -> list[str]:
 def _power(value: float) -> str:
     digits, exponent = f"{value:.0e}".split("e")
     power = power_of_ten(int(exponent))
-    return power if digits == "1" else f"{digits}×{power}"
+    if digits == "1":
+        return power
+    return f"{digits}×{power}"

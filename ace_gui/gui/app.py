@@ -60,7 +60,10 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
 def make_application() -> QApplication:
     """The application, whose name determines the paths of settings and caches."""
     existing = QApplication.instance()
-    app = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
+    if isinstance(existing, QApplication):
+        app = existing
+    else:
+        app = QApplication(sys.argv[:1])
     app.setApplicationName("ACE Workbench")
     app.setOrganizationName("ACE Workbench")
     app.setApplicationVersion(__version__)

@@ -79,7 +79,9 @@ def sentence_case(text: str) -> str:
 
 def short_name(recipe: Path) -> str:
     """The name of a recipe, which is its file name without extensions."""
-    return recipe.name.removesuffix(ENDING) if recipe.name.endswith(ENDING) else recipe.stem
+    if recipe.name.endswith(ENDING):
+        return recipe.name.removesuffix(ENDING)
+    return recipe.stem
 
 
 def file_name(text: str) -> str:
@@ -108,7 +110,9 @@ def short_score_text(score: float) -> str:
 def value_text(value: float | bool | str) -> str:
     """A parameter's value as text: ``0.3``, ``1e-5``, ``yes``, a choice."""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        if value:
+            return "yes"
+        return "no"
     return formatting.value_text(value)
 
 
@@ -116,4 +120,6 @@ def gamma_text(gamma: float) -> str:
     """γ or τ as text: "0.413", or with an exponent where three decimals would be zeros."""
     if 10 <= gamma < 100:
         return f"{gamma:.1f}"
-    return f"{gamma:.3f}" if 5e-4 <= gamma < 10 else formatting.number_text(gamma, 2)
+    if 5e-4 <= gamma < 10:
+        return f"{gamma:.3f}"
+    return formatting.number_text(gamma, 2)

@@ -63,7 +63,10 @@ def heterogeneity(energies: Sequence[float]) -> Heterogeneity:
             )
     counted = _changed(energies)
     logs = [math.log(energies[t] + GUARD) for t in counted]
-    mean = statistics.fmean(logs) if logs else None
+    if logs:
+        mean = statistics.fmean(logs)
+    else:
+        mean = None
     gamma = variance = None
     if mean is not None and len(logs) > 1:
         variance = statistics.variance(logs)

@@ -42,7 +42,10 @@ def squared_norm(delta: Tensor) -> Tensor:
     """
     if delta.ndim == 2 and delta.mT.is_contiguous():
         delta = delta.mT
-    size = CACHED if delta.device.type == "cpu" else max(1, delta.numel())
+    if delta.device.type == "cpu":
+        size = CACHED
+    else:
+        size = max(1, delta.numel())
     pieces = torch.split(delta.reshape(-1), size)
     norms = [torch.linalg.vector_norm(piece, dtype=torch.float64) for piece in pieces]
     return torch.stack(norms).square().sum()

@@ -95,7 +95,9 @@ class _Batch:
 
     @property
     def wide_BRC(self) -> Tensor:
-        return self.matrix_BOI.mT if self.tall else self.matrix_BOI
+        if self.tall:
+            return self.matrix_BOI.mT
+        return self.matrix_BOI
 
     def polars(
         self, indices: Sequence[int], basis_BRK: Tensor, values_BR: Tensor
@@ -105,7 +107,10 @@ class _Batch:
         unit = torch.finfo(wide_BRC.dtype).eps
         floors = [max(self.noises[b], unit * wide_BRC.shape[2]) for b in indices]
         factor_BRC = _factors(wide_BRC, basis_BRK, values_BR, floors)
-        factor_BOI = factor_BRC.mT if self.tall else factor_BRC
+        if self.tall:
+            factor_BOI = factor_BRC.mT
+        else:
+            factor_BOI = factor_BRC
         asked_BF = values_BR
         if self.figures is not None:
             asked_BF = torch.cat([values_BR, self.figures(factor_BOI, indices)], dim=1)
@@ -120,7 +125,10 @@ class _Batch:
         figures = known_F[count:]
         values_K = values_R[: self.k]
         rank = int((values_K > floor * values_K[0]).sum())  # they are in descending order
-        below = float(values_R[self.k]) if self.k < count else 0.0
+        if self.k < count:
+            below = float(values_R[self.k])
+        else:
+            below = 0.0
         separated = values_K[-1] ** 2 - below**2 > SMALLEST_GAP * values_K[0] ** 2
         polar = TopPolar(
             factor_OI=factor_OI,
@@ -184,7 +192,10 @@ def side_by_side(
 
     Matrices of more than ``SMALL`` entries, and those on a GPU, are done one after another.
     """
-    threads = torch.get_num_threads() if entries <= SMALL and device.type == "cpu" else 1
+    if entries <= SMALL and device.type == "cpu":
+        threads = torch.get_num_threads()
+    else:
+        threads = 1
     if threads == 1:
         return [work(item) for item in items]
     with ThreadPoolExecutor(threads, initializer=partial(torch.set_num_threads, 1)) as pool:

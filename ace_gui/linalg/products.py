@@ -61,12 +61,16 @@ def by_numpy() -> bool:
 
 def library() -> str:
     """The library for a processor's products, on which their last digits depend."""
-    return "numpy" if by_numpy() else "torch"
+    if by_numpy():
+        return "numpy"
+    return "torch"
 
 
 def times(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     """left · right for two matrices of one dtype."""
-    return _by_numpy(left_NK, right_KM) if _for_numpy(left_NK) else left_NK @ right_KM
+    if _for_numpy(left_NK):
+        return _by_numpy(left_NK, right_KM)
+    return left_NK @ right_KM
 
 
 def product(left_BNK: Tensor, right_BKM: Tensor) -> Tensor:
@@ -83,8 +87,12 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
     """
     if isinstance(alpha, Sequence):
         alike = len(set(alpha)) == 1
-        left_NK = left_NK if alike else left_NK * one_each(alpha, left_NK)
-        alpha = alpha[0] if alike else 1.0
+        if not alike:
+            left_NK = left_NK * one_each(alpha, left_NK)
+        if alike:
+            alpha = alpha[0]
+        else:
+            alpha = 1.0
     if sum_NM.ndim == 3 and len(sum_NM) > 1:
         sum_NM.baddbmm_(left_NK, right_KM, alpha=alpha)
     elif sum_NM.ndim == 3:
@@ -178,7 +186,10 @@ def _width(size: int, *, on_gpu: bool) -> int:
 def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: Factor = 1.0) -> None:
     """Add ``alpha`` · factorᵀ factor to the upper blocks of a symmetric sum; see ``mirror_``."""
     size = sum_NN.shape[-1]
-    steps = parts(size) if halves_squares(factor_KN) else list(blocks(size, sum_NN.device))
+    if halves_squares(factor_KN):
+        steps = parts(size)
+    else:
+        steps = list(blocks(size, sum_NN.device))
     _add_upper_(sum_NN, factor_KN.mT, alpha, steps)
 
 

@@ -39,8 +39,14 @@ def smallest(magnitudes: Tensor, rank: int) -> Tensor:
     sample = flat[:: max(1, len(flat) // SAMPLE)].sort().values
     index = rank * len(sample) // len(flat)
     margin = 4 * math.isqrt(len(sample))
-    low = float(sample[index - margin]) if index >= margin else -math.inf
-    high = float(sample[index + margin]) if index + margin < len(sample) else math.inf
+    if index >= margin:
+        low = float(sample[index - margin])
+    else:
+        low = -math.inf
+    if index + margin < len(sample):
+        high = float(sample[index + margin])
+    else:
+        high = math.inf
     inside, below = _between(flat, low, high)
     rank_inside = rank - below
     if 1 <= rank_inside <= len(inside):
@@ -91,7 +97,10 @@ def bin_of_rank(counts: Tensor, rank: int) -> tuple[int, int]:
 def number_of(upper: int, lower: int) -> float:
     """The float32 number in these bins."""
     bits = ((upper - ZERO_BIN) << 16) | lower
-    turned = bits ^ _MAGNITUDE if bits < 0 else bits
+    if bits < 0:
+        turned = bits ^ _MAGNITUDE
+    else:
+        turned = bits
     return float(struct.unpack("<f", struct.pack("<i", turned))[0])
 
 

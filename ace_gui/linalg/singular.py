@@ -75,7 +75,10 @@ def _by_gram(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets |
     vectors_RR = eigen[1].flip(1)
     threshold = NOTHING**2 * max(float(squares_R[0]), scale**2)
     rank = int((squares_R[:k] > threshold).sum())
-    below = float(squares_R[rank]) if rank < len(squares_R) else 0.0
+    if rank < len(squares_R):
+        below = float(squares_R[rank])
+    else:
+        below = 0.0
     if rank and not float(squares_R[rank - 1]) - below > CLEAR * float(squares_R[0]):
         return None
     return _triplets(wide_RC, vectors_RR[:, :rank], squares_R[:rank].sqrt())
@@ -108,7 +111,10 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
     noise = 8 * torch.finfo(squares_R.dtype).eps * squares_R[0]
     blur = (noise / s_R.clamp(min=noise.sqrt())).sum()
     k = _fewest(s_R, share)
-    gap = squares_R[k - 1] - squares_R[k] if k < len(s_R) else squares_R[k - 1]
+    if k < len(s_R):
+        gap = squares_R[k - 1] - squares_R[k]
+    else:
+        gap = squares_R[k - 1]
     if bool((blur <= BLURRED * s_R.sum()) & (gap > CLEAR * squares_R[0])):
         vh_KI = times((u_OR[:, :k] / s_R[:k]).T, matrix_OI)
     else:
@@ -224,7 +230,10 @@ def joined(terms: Sequence[tuple[float, Tensor, Tensor]]) -> Factors:
 
 def squared_values(matrix_OI: Tensor) -> Tensor:
     """The squared singular values of a float64 matrix, largest first."""
-    wide = matrix_OI if matrix_OI.shape[0] <= matrix_OI.shape[1] else matrix_OI.T
+    if matrix_OI.shape[0] <= matrix_OI.shape[1]:
+        wide = matrix_OI
+    else:
+        wide = matrix_OI.T
     squares: Tensor = torch.linalg.eigvalsh(gram(wide.T))
     return squares.flip(0).clamp_(min=0)
 
@@ -255,7 +264,10 @@ def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> Factors:
     squares, vectors = torch.linalg.eigh(gram(matrix_OI.T if wide else matrix_OI))
     squares = squares.flip(0).clamp_(min=0)
     vectors = vectors.flip(1)[:, :rank]
-    projected = times(vectors.T, matrix_OI) if wide else times(matrix_OI, vectors)
+    if wide:
+        projected = times(vectors.T, matrix_OI)
+    else:
+        projected = times(matrix_OI, vectors)
     norms = torch.linalg.vector_norm(projected, dim=1 if wide else 0)
     divisor = norms.clamp_min(torch.finfo(torch.float64).tiny)
     unit = projected / (divisor[:, None] if wide else divisor)
@@ -284,10 +296,16 @@ def _scaled(
 ) -> Factors:
     b_OR = u_OK.new_zeros(len(u_OK), rank)
     a_RI = vh_KI.new_zeros(rank, vh_KI.shape[1])
-    balance = s_K.sqrt() if balanced else s_K
+    if balanced:
+        balance = s_K.sqrt()
+    else:
+        balance = s_K
     b_OR[:, : len(s_K)] = u_OK * balance
     a_RI[: len(s_K)] = vh_KI * (balance[:, None] if balanced else 1)
-    share = float(s_K.square().sum()) / total if total else 1.0
+    if total:
+        share = float(s_K.square().sum()) / total
+    else:
+        share = 1.0
     return Factors(b_OR=b_OR, a_RI=a_RI, kept=min(share, 1.0))
 
 
@@ -327,7 +345,8 @@ def shape_(matrix_OI: Tensor, *, share: float, power: float, noise: float) -> Sh
     """
     wide_RC = matrix_OI.to(torch.float64)
     tall = wide_RC.shape[0] > wide_RC.shape[1]
-    wide_RC = wide_RC.mT if tall else wide_RC
+    if tall:
+        wide_RC = wide_RC.mT
     squares_R, vectors_RR = torch.linalg.eigh(gram(wide_RC.mT))
     values_R = squares_R.clamp_(min=0).sqrt_()
     dropped_R = torch.arange(len(values_R), 0, -1, device=values_R.device)

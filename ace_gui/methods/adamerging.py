@@ -95,7 +95,11 @@ def _factors(
     total = torch.zeros(())
     for t in experts:
         total = total + above(deltas[t], limits[t]).to(torch.float64) * weights[t]
-    most = 1.0 if float(total.sign().sum()) >= 0 else -1.0  # the sign of ties
+    # the sign of ties
+    if float(total.sign().sum()) >= 0:
+        most = 1.0
+    else:
+        most = -1.0
     elected = torch.where(total != 0, total.sign(), most)
     for t in experts:
         survivors = above(deltas[t], limits[t])

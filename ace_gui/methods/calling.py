@@ -40,7 +40,10 @@ def source_digest(function: Callable[..., object]) -> str:
     with suppress(OSError):
         path = Path(source_of(function))
         in_package = (path.parent / "__init__.py").is_file()
-        files = sorted(path.parent.rglob("*.py")) if in_package else [path]
+        if in_package:
+            files = sorted(path.parent.rglob("*.py"))
+        else:
+            files = [path]
         content = b"\0".join(file.read_bytes() for file in files)
     return hashlib.sha256(content).hexdigest()
 
@@ -109,7 +112,9 @@ def _checked(merged: object, base: Tensor, experts: int) -> Merged:
     if not isinstance(merged.vote, Vote):
         raise WrongReturnError(f"a vote of type {type(merged.vote).__name__}, not `Vote`")
     _require_diagnostics(merged.diagnostics, experts)
-    return replace(merged, delta=merged.delta.detach()) if merged.delta.requires_grad else merged
+    if merged.delta.requires_grad:
+        return replace(merged, delta=merged.delta.detach())
+    return merged
 
 
 def _require_like(value: object, base: Tensor, what: str) -> None:

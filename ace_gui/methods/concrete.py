@@ -87,7 +87,10 @@ def _gates(
     else:
         drawn = torch.rand(logits.shape, generator=generator).clamp_(_LEAST, 1 - _LEAST)
         mask = torch.sigmoid((logits + torch.logit(drawn).to(logits)) / parameters.temperature)
-    level = mask.mean() if mask.numel() else mask.sum()
+    if mask.numel():
+        level = mask.mean()
+    else:
+        level = mask.sum()
     return {
         "mask": mask / level.clamp(min=_LEAST),
         "coefficient": (

@@ -80,7 +80,10 @@ def keep_chances(delta: Tensor, density: float, epsilon: float) -> Tensor:
     vector is one row. Equal magnitudes rank in storage order. A row of one entry has chance
     ``density``.
     """
-    rows = delta.flatten(1) if delta.ndim > 1 else delta.reshape(1, -1)
+    if delta.ndim > 1:
+        rows = delta.flatten(1)
+    else:
+        rows = delta.reshape(1, -1)
     last = rows.shape[1] - 1
     if last < 1:
         return torch.full_like(delta, density, dtype=torch.float32)
@@ -103,7 +106,10 @@ def dropped(delta: Tensor, parameters: Chances, random_key: RandomKey, t: int) -
     some = max(1, ROWS_ENTRIES * len(rows[0]) // max(1, delta.numel()))
     for drawn, row, out in zip(*(torch.split(row, some) for row in rows), strict=True):
         chances = keep_chances(row, parameters.density, parameters.epsilon)
-        values = row / chances if parameters.rescale == BY_CHANCE else row
+        if parameters.rescale == BY_CHANCE:
+            values = row / chances
+        else:
+            values = row
         out.copy_(torch.where(drawn < chances, values, 0))
     return result
 

@@ -59,7 +59,10 @@ def masks(experts: Experts, parameters: EmrParameters, entries: int) -> Iterator
     Reads every expert three times. Raises MethodError if a task vector is not finite.
     """
     vector = unified(experts)
-    count = max(1, entries) if parameters.rescaling == "tensors" else 1
+    if parameters.rescaling == "tensors":
+        count = max(1, entries)
+    else:
+        count = 1
     for t in range(len(experts)):
         weighted = experts.weighted(t)
         chosen = weighted * vector > 0
@@ -73,7 +76,9 @@ def masks(experts: Experts, parameters: EmrParameters, entries: int) -> Iterator
 
 def scale(parameters: EmrParameters, expert_size: float, shared: float) -> float:  # noqa: ARG001
     """λ_t, the ratio of the two sums; 1 for an expert whose mask is empty."""
-    return expert_size / shared if shared > 0 else 1.0
+    if shared > 0:
+        return expert_size / shared
+    return 1.0
 
 
 EMR = MergeMethod(

@@ -127,7 +127,9 @@ def isotropic(matrix_OI: Tensor) -> Tensor:
     if not len(s_K):
         return torch.zeros_like(matrix_OI)
     root_RR = gram(vh_KR * (s_K.mean() / s_K).sqrt()[:, None])
-    return times(root_RR, matrix_OI) if wide else times(matrix_OI, root_RR)
+    if wide:
+        return times(root_RR, matrix_OI)
+    return times(matrix_OI, root_RR)
 
 
 ISO_C = MergeMethod(

@@ -119,7 +119,10 @@ def _coordinates(deltas: Deltas, _findings: Findings, _start: int) -> Iterator[T
     """|C_t| of each expert; without signs, which depend on those of the singular vectors."""
     experts = Experts(deltas, [1.0] * len(deltas))
     counted = experts.census().counted
-    basis_OK = common_basis(experts.matrix, counted) if counted else None
+    if counted:
+        basis_OK = common_basis(experts.matrix, counted)
+    else:
+        basis_OK = None
     for t in range(len(deltas)):
         if basis_OK is None:
             yield deltas[t].new_zeros(0)

@@ -185,7 +185,10 @@ def _penalty(gates: Values, parameters: FewShotParameters, _tensors: int) -> Ten
 
 
 def _figures(gates: Values) -> Tensor:
-    selected = gates["share"] > 0.5 if "share" in gates else gates["kept"]
+    if "share" in gates:
+        selected = gates["share"] > 0.5
+    else:
+        selected = gates["kept"]
     return selected.double().reshape(len(selected), -1).mean(dim=1)
 
 

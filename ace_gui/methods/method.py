@@ -181,7 +181,9 @@ class MergeMethod(Generic[Parameters]):
 
     def need(self, parameters: Parameters) -> Need | None:
         """The statistics that must be measured with the experts' data before the merge."""
-        return None if self.needs is None else self.needs(parameters)
+        if self.needs is None:
+            return None
+        return self.needs(parameters)
 
     def surveys_over(self, survey_range: Range, parameters: Parameters) -> list[MethodSurvey]:
         """Its surveys of the model, or of each tensor, with these parameters."""

@@ -61,7 +61,10 @@ def agreement(context: SurveyContext) -> SumSurvey | None:
         if len(counted) > 1:
             cosine = mean_cosine(products[counted][:, counted])
             share = interpolation(len(counted), cosine)
-        total = require_mean([context.weights[t] for t in counted]) if counted else 1.0
+        if counted:
+            total = require_mean([context.weights[t] for t in counted])
+        else:
+            total = 1.0
         coefficients = [0.0] * experts
         for t in counted:
             coefficients[t] = share * context.weights[t] / total
@@ -103,7 +106,10 @@ def _by_rows(experts: Experts) -> Merged:
     """Model Stock for each row along the last dimension; a row without a change has cosine 0."""
     census = experts.census()
     weights = [experts.weights[t] for t in census.counted]
-    mean = require_mean(weights) if weights else 1.0
+    if weights:
+        mean = require_mean(weights)
+    else:
+        mean = 1.0
     shares = [weight / mean for weight in weights]
     if len(weights) < 2:
         merged = experts.combination(shares, census.counted)
@@ -133,7 +139,9 @@ def _by_rows(experts: Experts) -> Merged:
 
 def _in_rows(tensor: Tensor) -> Tensor:
     """The tensor; a number as a row of one."""
-    return tensor if tensor.ndim else tensor.reshape(1)
+    if tensor.ndim:
+        return tensor
+    return tensor.reshape(1)
 
 
 def mean_cosine(products: Tensor) -> float:

@@ -164,7 +164,10 @@ def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: boo
         )
     added = any(name == item.name for methods in _ADDED.values() for item in methods)
     if name in _REGISTERED and not (replace and added):
-        how = "pass `replace=True` or choose" if added else "choose"
+        if added:
+            how = "pass `replace=True` or choose"
+        else:
+            how = "choose"
         raise MethodError(f"There is a method {name!r} already; {how} another name.")
     _require_fields(method)
     require_signature(name, method.merge)
@@ -282,7 +285,10 @@ def method_variant(name: str) -> tuple[MergeMethod[Any], dict[str, str]]:
     """
     plain, colon, variant = name.partition(":")
     method = get_method(plain)
-    values = {"variant": variant} if colon else {}
+    if colon:
+        values = {"variant": variant}
+    else:
+        values = {}
     checked_parameters(method, values)
     return method, values
 
@@ -331,7 +337,10 @@ def checked_parameters(method: MergeMethod[Any], values: Mapping[str, object]) -
     fields = {field.name: field for field in parameter_fields(method)}
     for name in values:
         if name not in fields:
-            parameters_there = f"it has: {', '.join(fields)}" if fields else "it has none"
+            if fields:
+                parameters_there = f"it has: {', '.join(fields)}"
+            else:
+                parameters_there = "it has none"
             raise RecipeError(
                 f"{method.name} has no parameter {quoted_value(name)}; {parameters_there}."
                 + _suggestion(name, fields),
@@ -349,7 +358,10 @@ def _checked(field: FieldInfo, value: object) -> float | int | bool | str:
     if type(value).__name__ != field.kind or not isinstance(value, float | int | bool | str):
         requirement = f"it must be {_KINDS[field.kind]}"
         allowed = _range_of(field)
-        more = "" if allowed == requirement else f"; {allowed}"
+        if allowed == requirement:
+            more = ""
+        else:
+            more = f"; {allowed}"
         raise RecipeError(
             f"`{field.name}` must be {_KINDS[field.kind]}, not {quoted_value(value)}{more}.",
             key=field.name,
@@ -389,9 +401,13 @@ def _range_of(field: FieldInfo) -> str:
         bounds.append(f"{'greater than' if field.low_open else 'at least'} {low:g}")
     if high is not None:
         bounds.append(f"at most {high:g}")
-    return f"it must be {' and '.join(bounds)}" if bounds else f"it must be {_KINDS[field.kind]}"
+    if bounds:
+        return f"it must be {' and '.join(bounds)}"
+    return f"it must be {_KINDS[field.kind]}"
 
 
 def _suggestion(name: str, names: Mapping[str, object]) -> str:
     close = difflib.get_close_matches(name, names, n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    return ""

@@ -98,7 +98,10 @@ def mean_squares(context: SurveyContext) -> SumSurvey:
     def figures(deltas: Deltas, _start: int) -> Iterator[tuple[float, int]]:
         mask = selected(deltas, weights, findings)
         for weight, delta in zip(weights, deltas, strict=True):
-            survivors = delta if mask is None else torch.where(mask, delta, 0)
+            if mask is None:
+                survivors = delta
+            else:
+                survivors = torch.where(mask, delta, 0)
             yield weight**2 * energy(survivors), delta.numel()
 
     def means(sums: list[list[float]]) -> Findings:
@@ -132,7 +135,10 @@ def sce(experts: Experts, parameters: SceParameters, context: Context) -> Merged
     merged = torch.zeros_like(total)
     for t, share in enumerate(_shares(findings[SQUARE], parameters.alike_below)):
         value = experts.weighted(t)
-        chosen = value if mask is None else torch.where(mask, value, 0)
+        if mask is None:
+            chosen = value
+        else:
+            chosen = torch.where(mask, value, 0)
         agreeing = torch.where(positive, chosen > 0, chosen < 0)
         merged.add_(torch.where(agreeing, chosen, 0), alpha=share)
         divisor.add_(agreeing, alpha=share)

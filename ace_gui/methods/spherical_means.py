@@ -96,7 +96,10 @@ def mean_survey(context: SurveyContext, mean: Mean) -> SumSurvey:
         Census.of(energies)  # names an expert with NaN, before the others' points have it too
         shares = torch.tensor(mean(points @ products @ points.T, weights), dtype=torch.float64)
         coefficients = (shares @ points).tolist()
-        of_base = 0.0 if of_changes else coefficients.pop() - 1
+        if of_changes:
+            of_base = 0.0
+        else:
+            of_base = coefficients.pop() - 1
         return {
             COEFFICIENT: tuple(coefficients),
             OF_BASE: (of_base,) * experts,
@@ -117,7 +120,10 @@ def merged_mean(
     Float64. Raises MethodError if whole weights are requested and there is no base.
     """
     findings = experts.surveyed(surveys, parameters, context).findings
-    base = None if parameters.points == CHANGES else context.required_base()
+    if parameters.points == CHANGES:
+        base = None
+    else:
+        base = context.required_base()
     return combined(experts, findings, base), findings
 
 
@@ -288,7 +294,10 @@ def _multislerp_mean(
     count = len(weights)
     if count == 1:
         return [1.0]
-    total = require_mean(weights) if parameters.normalize else 1.0
+    if parameters.normalize:
+        total = require_mean(weights)
+    else:
+        total = 1.0
     shares = torch.tensor(weights, dtype=torch.float64) / total
     norms = products.diagonal().clamp(min=0).sqrt()
     units = shares / (norms + SHORTEST)

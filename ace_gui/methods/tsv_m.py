@@ -77,7 +77,10 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
         merged_OI = times(times(u_OK, middle_KK), v_IK.T)
     else:
         merged_OI = times(u_OK, times(middle_KK, v_IK.T))
-    notes = [_OVERLAP.format(len(census.counted), rank)] if len(census.counted) > rank else []
+    if len(census.counted) > rank:
+        notes = [_OVERLAP.format(len(census.counted), rank)]
+    else:
+        notes = []
     return Merged.of(merged_OI, parameters.scaling, census.diagnostics(notes, IN_FLOAT64))
 
 

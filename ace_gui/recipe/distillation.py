@@ -58,7 +58,9 @@ class Distillation:
 
 def as_distillation(value: object) -> object:
     """``distil: true`` means the defaults."""
-    return {} if value is True else value
+    if value is True:
+        return {}
+    return value
 
 
 def distillation_of(
@@ -68,7 +70,9 @@ def distillation_of(
     if isinstance(value, Distillation):
         return value
     if isinstance(value, bool):
-        return Distillation() if value else False
+        if value:
+            return Distillation()
+        return False
     names = [item.name for item in fields(Distillation)]
     for key in value:
         if key not in names:

@@ -55,7 +55,9 @@ def in_file(value: Any, folder: Path | None) -> Any:
         return {key: in_file(item, folder) for key, item in value.items()}
     if isinstance(value, tuple):
         return [in_file(item, folder) for item in value]
-    return _part_in_file(value, folder) if is_dataclass(value) else value
+    if is_dataclass(value):
+        return _part_in_file(value, folder)
+    return value
 
 
 def placed(path: Path, folder: Path | None) -> str:
@@ -74,13 +76,18 @@ def _part_in_file(part: Any, folder: Path | None) -> dict[str, Any]:
         value = getattr(part, item.name)
         traits = traits_of(item)
         if value != _default(item) or traits.always:
-            heading = written.setdefault(traits.under, {}) if traits.under else written
+            if traits.under:
+                heading = written.setdefault(traits.under, {})
+            else:
+                heading = written
             heading[item.name] = in_file(value, folder)
     return written
 
 
 def _default(item: Field[Any]) -> Any:
-    return item.default if item.default_factory is MISSING else item.default_factory()
+    if item.default_factory is MISSING:
+        return item.default
+    return item.default_factory()
 
 
 def _schema(kind: type, at: tuple[str, ...], **extra: Any) -> type[BaseModel]:
@@ -90,7 +97,10 @@ def _schema(kind: type, at: tuple[str, ...], **extra: Any) -> type[BaseModel]:
     headings = dict[str, dict[str, Any]]()
     for item in written_fields(kind):
         under = traits_of(item).under
-        index = (*at, under, item.name) if under else (*at, item.name)
+        if under:
+            index = (*at, under, item.name)
+        else:
+            index = (*at, item.name)
         entry = _with_traits(item, hints[item.name], index), _pydantic_default(item)
         (headings.setdefault(under, {}) if under else entries)[item.name] = entry
     for heading, inner in headings.items():
@@ -105,7 +115,9 @@ def _schema(kind: type, at: tuple[str, ...], **extra: Any) -> type[BaseModel]:
 def _pydantic_default(item: Field[Any]) -> Any:
     if item.default_factory is not MISSING:
         return pydantic.Field(default_factory=item.default_factory)
-    return ... if item.default is MISSING else item.default
+    if item.default is MISSING:
+        return ...
+    return item.default
 
 
 def _with_traits(item: Field[Any], kind: Any, at: tuple[str, ...]) -> Any:
@@ -118,11 +130,15 @@ def _with_traits(item: Field[Any], kind: Any, at: tuple[str, ...]) -> Any:
         checked_type = Annotated[checked_type, AfterValidator(traits.checked)]
     if traits.tidied is not None:
         checked_type = Annotated[checked_type, BeforeValidator(traits.tidied)]
-    return checked_type if value_type == kind else checked_type | None
+    if value_type == kind:
+        return checked_type
+    return checked_type | None
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)
+    if get_origin(kind) in {Union, UnionType}:
+        return get_args(kind)
+    return (kind,)
 
 
 def _union(members: Iterable[Any]) -> Any:
@@ -161,7 +177,9 @@ def _simple(kind: Any, at: tuple[str, ...], limits: Mapping[str, Any]) -> Any:
     if is_dataclass(kind):
         make = partial(_made, kind)
         return Annotated[_schema(kind, at), AfterValidator(make)]  # type: ignore[arg-type]
-    return Annotated[kind, pydantic.Field(**limits)] if limits else kind
+    if limits:
+        return Annotated[kind, pydantic.Field(**limits)]
+    return kind
 
 
 def _made(kind: Any, written: BaseModel) -> Any:

@@ -71,7 +71,9 @@ class ModelPaths:
         snapshot = cached_snapshot(name, revision)
         if snapshot is None and "/" in name:
             self.unfound[path] = _not_cached(written, name, revision)
-        return path if snapshot is None else snapshot
+        if snapshot is None:
+            return path
+        return snapshot
 
     def _absolute(self, written: str) -> Path:
         try:
@@ -106,13 +108,17 @@ def cached_snapshot(name: str, revision: str | None) -> Path | None:
     snapshots = _folders(repository / "snapshots")
     commit = _first_line(repository / "refs" / (revision or "main"))
     if commit is None and revision is None:
-        return snapshots[0] if len(snapshots) == 1 else None
+        if len(snapshots) == 1:
+            return snapshots[0]
+        return None
     matching = [snapshot for snapshot in snapshots if snapshot.name == (commit or revision)]
     if commit is None and revision is not None and len(revision) >= 7:
         matching = matching or [
             snapshot for snapshot in snapshots if snapshot.name.startswith(revision)
         ]
-    return matching[0] if len(matching) == 1 else None
+    if len(matching) == 1:
+        return matching[0]
+    return None
 
 
 def _repository(folder_name: str) -> Path | None:
@@ -120,7 +126,9 @@ def _repository(folder_name: str) -> Path | None:
     exact = [folder for folder in folders if folder.name == folder_name]
     alike = [folder for folder in folders if folder.name.casefold() == folder_name.casefold()]
     matches = exact or alike
-    return matches[0] if len(matches) == 1 else None
+    if len(matches) == 1:
+        return matches[0]
+    return None
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -141,7 +149,10 @@ def _first_line(file: Path) -> str | None:
 
 
 def _not_cached(written: str, name: str, revision: str | None) -> str:
-    at = "" if revision is None else f" --revision {revision}"
+    if revision is None:
+        at = ""
+    else:
+        at = f" --revision {revision}"
     return (
         f"{written} is neither a path from the recipe's folder nor in the local Hugging Face cache "
         f"({cache_folder()}); correct it, or download it with `hf download {name}{at}`."
@@ -161,7 +172,9 @@ def json_object(file: Path) -> dict[str, Any] | None:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return content if isinstance(content, dict) else None
+    if isinstance(content, dict):
+        return content
+    return None
 
 
 def block_count(folder: Path) -> int | None:

@@ -110,7 +110,10 @@ def _ranges(blocks: str) -> list[tuple[int, int | None]]:
         if match is None:
             raise ValueError("must be blocks such as 4-7, 3 or 0,2,9-")
         low = int(match[1])
-        high = (int(match[3]) if match[3] else None) if match[2] else low
+        if match[2]:
+            high = int(match[3]) if match[3] else None
+        else:
+            high = low
         if high is not None and high < low:
             raise ValueError("must have its ranges from low to high")
         ranges.append((low, high))
@@ -119,7 +122,9 @@ def _ranges(blocks: str) -> list[tuple[int, int | None]]:
 
 def _one_block(value: object) -> object:
     """A single block may be written as a number."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +149,9 @@ class Cap:
 
     def for_heads(self, *, single: bool) -> float:
         """δ of a model with one head for all experts, or with other heads or none."""
-        return self.one_head if single and self.one_head is not None else self.delta
+        if single and self.one_head is not None:
+            return self.one_head
+        return self.delta
 
 
 def _factors(factors: tuple[float, ...]) -> tuple[float, ...]:
@@ -160,7 +167,9 @@ def _factors(factors: tuple[float, ...]) -> tuple[float, ...]:
 def _with_name(delta: object) -> object:
     """The δ of a cap may be written alone."""
     is_number = isinstance(delta, int | float) and not isinstance(delta, bool)
-    return {"delta": delta} if is_number else delta
+    if is_number:
+        return {"delta": delta}
+    return delta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,11 +273,17 @@ _FATES: Final = {"merge": "merged", "average": "averaged", "base": "kept from ba
 
 def describe(rule: Override) -> str:
     """Which tensors a rule is for, in words."""
-    parts = [] if rule.role is None else [rule.role]
+    if rule.role is None:
+        parts = []
+    else:
+        parts = [rule.role]
     parts += [] if rule.blocks is None else [f"blocks {rule.blocks}"]
     parts += [] if rule.pattern is None else [f"names {rule.pattern}"]
     if rule.tensors:
-        more = f" and {len(rule.tensors) - 1} more" if len(rule.tensors) > 1 else ""
+        if len(rule.tensors) > 1:
+            more = f" and {len(rule.tensors) - 1} more"
+        else:
+            more = ""
         parts.append(rule.tensors[0] + more)
     return ", ".join(parts)
 
@@ -307,7 +322,10 @@ def describe_after(after: After) -> list[str]:
 
 
 def _describe_cap(cap: Cap) -> str:
-    one_head = "" if cap.one_head is None else f" (one head: {cap.one_head:g})"
+    if cap.one_head is None:
+        one_head = ""
+    else:
+        one_head = f" (one head: {cap.one_head:g})"
     return f"cap δ {cap.delta:g}{one_head}"
 
 
@@ -358,10 +376,19 @@ def _holds(rule: Override, tensor: Tensor) -> bool:
 def _brief(chosen: Sequence[Tensor]) -> list[Override]:
     roles = {tensor.role for tensor in chosen}
     blocks = sorted({tensor.block for tensor in chosen if tensor.block is not None})
-    role = roles.pop() if len(roles) == 1 else None
-    rules = [Override(role=role)] if role is not None else []
+    if len(roles) == 1:
+        role = roles.pop()
+    else:
+        role = None
+    if role is not None:
+        rules = [Override(role=role)]
+    else:
+        rules = []
     if blocks and len(blocks) == blocks[-1] - blocks[0] + 1:
-        text = str(blocks[0]) if len(blocks) == 1 else f"{blocks[0]}-{blocks[-1]}"
+        if len(blocks) == 1:
+            text = str(blocks[0])
+        else:
+            text = f"{blocks[0]}-{blocks[-1]}"
         rules += [Override(blocks=text)]
         rules += [Override(role=role, blocks=text)] if role is not None else []
     return rules

@@ -61,7 +61,10 @@ def load_tasks(path: Path) -> tuple[Task, ...]:
     with _naming(path):
         if further:
             raise RecipeError("the file has several documents; keep one.")
-        document = {"tasks": content} if isinstance(content, list) else _mapping(content)
+        if isinstance(content, list):
+            document = {"tasks": content}
+        else:
+            document = _mapping(content)
         return tasks_from(document, path.parent)
 
 
@@ -105,7 +108,9 @@ def _plain_paths(value: object) -> Any:
         return {key: _plain_paths(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain_paths(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+    if isinstance(value, Path):
+        return str(value)
+    return value
 
 
 class _Stages:
@@ -182,7 +187,10 @@ _NOT_MERGED: Final = (
 def _state(model: Path) -> str:
     """The files of a model, with sizes and modification times, as text."""
     try:
-        files = sorted(model.iterdir()) if model.is_dir() else [model]
+        if model.is_dir():
+            files = sorted(model.iterdir())
+        else:
+            files = [model]
         return repr([(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files])
     except OSError:
         return str(model)
@@ -366,7 +374,9 @@ def _validated(
 def _one_line(error: Exception) -> str:
     problem = getattr(error, "problem", None) or str(error).split("\n")[0] or "too deeply nested"
     mark = getattr(error, "problem_mark", None)
-    return f"{problem} (line {mark.line + 1})" if mark is not None else str(problem)
+    if mark is not None:
+        return f"{problem} (line {mark.line + 1})"
+    return str(problem)
 
 
 _OF_CARDS: Final = frozenset(
@@ -385,26 +395,34 @@ def _explain(
     if first["type"] == "extra_forbidden":
         names = known_keys.get(tuple(filter(_is_key, location[:-1])), ())
         close = difflib.get_close_matches(str(location[-1]), names, n=1)
-        hint = f"; did you mean {close[0]!r}" if close else ""
+        if close:
+            hint = f"; did you mean {close[0]!r}"
+        else:
+            hint = ""
         if location[0] == "tasks" and location[-1] in every_role():
             hint = (
                 f"; a column of the data is named under columns, as in columns: {{{location[-1]}: "
                 "NAME}, and fixed answers such as yes and no stand in a column, too"
             )
-        listed = f" Known here: {', '.join(names)}." if names else ""
+        if names:
+            listed = f" Known here: {', '.join(names)}."
+        else:
+            listed = ""
         sentence = f"unknown key {quoted_value(key)}{hint}.{listed}"
     elif first["type"] == "missing":
         sentence = f"the key {key!r} is missing; add it."
     elif first["type"] == "too_short":
-        noun = "model" if key == "models" else "entry"
+        if key == "models":
+            noun = "model"
+        else:
+            noun = "entry"
         sentence = f"list at least one {noun} under {key!r}."
     else:
         value = first["input"]
-        value_shown = (
-            quoted_value(value)
-            if isinstance(value, str | int | float | bool)
-            else type(value).__name__
-        )
+        if isinstance(value, str | int | float | bool):
+            value_shown = quoted_value(value)
+        else:
+            value_shown = type(value).__name__
         sentence = f"{quoted_value(key)} is {value_shown}, but {_expectation(dict(first))}."
         if first["type"] in ("string_type", "literal_error") and not isinstance(value, str):
             sentence += " Put it in quotes if it is a text."

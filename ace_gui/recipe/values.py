@@ -46,7 +46,9 @@ class Chat(StrEnum):
 
 def _as_chat(value: object) -> object:
     """True and false mean the same as on and off."""
-    return {True: Chat.ON.value, False: Chat.OFF.value}[value] if isinstance(value, bool) else value
+    if isinstance(value, bool):
+        return {True: Chat.ON.value, False: Chat.OFF.value}[value]
+    return value
 
 
 def _pattern(pattern: str) -> str:
@@ -291,7 +293,9 @@ class Choices:
     @property
     def matching(self) -> Vocabulary:
         """How rows are matched; always by token if one model's tokenizer is chosen."""
-        return Vocabulary.TOKENS if self.tokenizer else self.vocabulary
+        if self.tokenizer:
+            return Vocabulary.TOKENS
+        return self.vocabulary
 
     def choices(self) -> dict[str, Any]:
         """The fields of ``Choices``, by name."""
@@ -388,7 +392,10 @@ class Recipe(Choices):
     @property
     def keep_base_rows(self) -> str:
         """How to keep the base's tokens, in the language of the recipe's file."""
-        key = "tokenizer_source: base" if self.from_mergekit else "vocabulary: base"
+        if self.from_mergekit:
+            key = "tokenizer_source: base"
+        else:
+            key = "vocabulary: base"
         return f"keep the base's rows ({key})"
 
     @property

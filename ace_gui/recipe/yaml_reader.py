@@ -54,17 +54,23 @@ def plain_number(value: object) -> object:
     """A number that was read from a file, without its text; any other value unchanged."""
     if isinstance(value, WrittenInt):
         return int(value)
-    return float(value) if isinstance(value, WrittenFloat) else value
+    if isinstance(value, WrittenFloat):
+        return float(value)
+    return value
 
 
 def text_of(value: object) -> object:
     """The text of a number that was read from a file; any other value unchanged."""
-    return value.text if isinstance(value, WrittenInt | WrittenFloat) else value
+    if isinstance(value, WrittenInt | WrittenFloat):
+        return value.text
+    return value
 
 
 def switch_of(value: object) -> object:
     """True for yes and on, False for no and off, in any case; any other value unchanged."""
-    return SWITCHES.get(value.lower(), value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return SWITCHES.get(value.lower(), value)
+    return value
 
 
 def read_documents(text: str) -> list[Any]:
@@ -121,7 +127,10 @@ class _Loader(yaml.SafeLoader):
         for key_node, value_node in node.value:
             if key_node.tag != _MERGE_KEY:
                 continue
-            parts = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+            if isinstance(value_node, yaml.SequenceNode):
+                parts = value_node.value
+            else:
+                parts = [value_node]
             for part in parts:
                 if isinstance(part, yaml.MappingNode):
                     self.flatten_mapping(part)
@@ -211,7 +220,10 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 
 def _as_written(dumper: yaml.SafeDumper, number: WrittenInt | WrittenFloat) -> yaml.ScalarNode:
     """A number goes back into a file as it was written."""
-    kind = "int" if isinstance(number, WrittenInt) else "float"
+    if isinstance(number, WrittenInt):
+        kind = "int"
+    else:
+        kind = "float"
     return dumper.represent_scalar(f"tag:yaml.org,2002:{kind}", number.text)
 
 
@@ -221,7 +233,10 @@ yaml.SafeDumper.add_representer(WrittenFloat, _as_written)
 
 def _on_one_line(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     """A text with a line break of Unicode is written with escapes; plain, it would be folded."""
-    style = '"' if any(character in text for character in "\x85\u2028\u2029") else None
+    if any(character in text for character in "\x85\u2028\u2029"):
+        style = '"'
+    else:
+        style = None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -25,4 +25,6 @@ def open_adapter(path: Path, base: Collection[str] | None = None) -> Adapter:
     if is_peft_adapter(path) or not is_image_lora(path):
         return open_peft_adapter(path)
     adapter = open_image_lora(path)
-    return adapter if base is None else named_for(adapter, base)
+    if base is None:
+        return adapter
+    return named_for(adapter, base)

@@ -148,8 +148,14 @@ def read_adapter_config(path: Path) -> AdapterSettings:
 def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSettings:
     """The settings in a PEFT config; ``path`` is named in errors. Raises CheckpointError."""
     _refuse_other_kinds(path, config)
-    alpha = "lora_alpha" if str(config.get("peft_type")).upper() == "LORA" else "alpha"
-    tokens = "trainable_token_indices" if config.get("trainable_token_indices") else "token_indices"
+    if str(config.get("peft_type")).upper() == "LORA":
+        alpha = "lora_alpha"
+    else:
+        alpha = "alpha"
+    if config.get("trainable_token_indices"):
+        tokens = "trainable_token_indices"
+    else:
+        tokens = "token_indices"
     rows = config.get(tokens) or {}
     named_base = str(config.get("base_model_name_or_path") or "")
     values: dict[str, Any] = {
@@ -197,7 +203,10 @@ def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
         raise refusal(path, f"{sentence}there is nothing to merge.")
     if str(kind).upper() not in _KINDS:
         text = plain(str(kind))
-        advice = _NOT_MERGED if str(kind).upper() in _BY_INPUT else MERGE_FIRST
+        if str(kind).upper() in _BY_INPUT:
+            advice = _NOT_MERGED
+        else:
+            advice = MERGE_FIRST
         sentence = f"This adapter is of type {text}; LoRA, LoHa and LoKr are added. {advice}"
         raise refusal(path, sentence)
     for key, (what, advice) in _UNSUPPORTED.items():
@@ -232,9 +241,14 @@ class _Patterns(Generic[Value]):
 
     def value(self, module: str, default: Value) -> Value:
         """The value for a module."""
-        orders = self._plain_orders(module) if len(module) <= _LONGEST else []
+        if len(module) <= _LONGEST:
+            orders = self._plain_orders(module)
+        else:
+            orders = []
         orders += [order for order, key in self._expressions if matches(key, module)][:1]
-        return self._values[min(orders)] if orders else default
+        if orders:
+            return self._values[min(orders)]
+        return default
 
     def _plain_orders(self, module: str) -> list[int]:
         orders = []

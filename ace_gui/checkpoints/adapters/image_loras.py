@@ -203,7 +203,10 @@ def _settings(
     part, _, inside = module.partition(".")
     if (config := _config(path, header, part)) is not None:
         settings = adapter_settings(path, {"peft_type": "LORA", **config})
-        inner = inside if part in _STARTS else module
+        if part in _STARTS:
+            inner = inside
+        else:
+            inner = module
         rank = settings.rank_of(inner)
         scaled = settings.scale_of(inner) * rank
         return AdapterSettings(rank=rank, alpha=scaled, fan_in_fan_out=settings.fan_in_fan_out)
@@ -238,6 +241,11 @@ def _config(path: Path, header: Header, part: str) -> Mapping[str, object] | Non
         metadata = None
     if not isinstance(metadata, dict):
         raise refusal(path, f"Its metadata `{_METADATA}` is not a table of settings.")
-    start = f"{part}." if part in _STARTS else ""
+    if part in _STARTS:
+        start = f"{part}."
+    else:
+        start = ""
     settings = {key.removeprefix(start): v for key, v in metadata.items() if key.startswith(start)}
-    return settings if "r" in settings else None
+    if "r" in settings:
+        return settings
+    return None

@@ -85,7 +85,9 @@ class Adapter:
     @property
     def folder(self) -> Path | None:
         """The adapter's folder; None for a single file."""
-        return self.path if self.path.is_dir() else None
+        if self.path.is_dir():
+            return self.path
+        return None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -257,7 +259,9 @@ def _one_copy(folder: Path, first: TensorInfo, second: TensorInfo) -> TensorInfo
     if not same_bytes(first, second):
         sentence = f"{listing([first.name, second.name])} differ. Save the adapter again."
         raise refusal(folder, sentence, tensor=second.name)
-    return second if _WRAPPED.search(second.name) else first
+    if _WRAPPED.search(second.name):
+        return second
+    return first
 
 
 def same_bytes(first: TensorInfo, second: TensorInfo) -> bool:
@@ -367,10 +371,16 @@ def _low_rank(
 ) -> Iterator[Change]:
     plain_name = plain(module)
     embedding = any("embedding" in name for name in pieces)
-    letters = ("lora_embedding_A", "lora_embedding_B") if embedding else ("lora_A", "lora_B")
+    if embedding:
+        letters = ("lora_embedding_A", "lora_embedding_B")
+    else:
+        letters = ("lora_A", "lora_B")
     present = [letter for letter in letters if letter in pieces]
     if len(present) < 2:
-        letter = present[0][-1] if present else next(iter(pieces))
+        if present:
+            letter = present[0][-1]
+        else:
+            letter = next(iter(pieces))
         missing = "A" if letter == "B" else "B"
         sentence = f"`{plain_name}` has {letter} but no {missing}. Download the adapter again."
         raise refusal(path, sentence, tensor=next(iter(pieces.values())).name)

@@ -21,7 +21,9 @@ Read = Callable[[TensorInfo], Tensor]
 
 
 def _without_kernel_of_one(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return shape[:2] if set(shape[2:]) <= {1} else shape
+    if set(shape[2:]) <= {1}:
+        return shape[:2]
+    return shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,10 @@ class LowRank(Change):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the change, as the weight is stored."""
-        kernel = self.a.shape[2:] if self.middle is None else self.middle.shape[2:]
+        if self.middle is None:
+            kernel = self.a.shape[2:]
+        else:
+            kernel = self.middle.shape[2:]
         sides = (self.b.shape[0], self.a.shape[1])
         stack = (self.experts,) if self.experts > 1 else ()
         return (*stack, *(reversed(sides) if self.turned else (*sides, *kernel)))
@@ -102,7 +107,9 @@ class LowRank(Change):
     @property
     def width(self) -> int:
         """Elements of a row of one matrix."""
-        return self.shape[2] if self.experts > 1 else super().width
+        if self.experts > 1:
+            return self.shape[2]
+        return super().width
 
     def factors(self, read: Read) -> tuple[Tensor, Tensor]:
         """B and A as float32 matrices; a kernel's positions count as inputs."""
@@ -126,7 +133,9 @@ class LowRank(Change):
             b_OR = b_ORE[..., expert]
             left, right = (a_RI.T, b_OR.T) if self.turned else (b_OR, a_RI)
             rows.append((left[inside] @ right).mul_(self.scale))
-        return rows[0] if len(rows) == 1 else torch.cat(rows)
+        if len(rows) == 1:
+            return rows[0]
+        return torch.cat(rows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,7 +106,10 @@ def answers_of(
     states: list[list[Tensor]] = []
     inputs = expert.answered_pieces(examples)
     padding = padding_of(expert, [piece for pieces in inputs for piece in pieces])
-    hidden = HiddenStates(expert.model) if with_states else None
+    if with_states:
+        hidden = HiddenStates(expert.model)
+    else:
+        hidden = None
     with nullcontext() if hidden is None else hidden.recorded():
         for first in range(0, len(inputs), TOGETHER):
             some = inputs[first : first + TOGETHER]

@@ -56,7 +56,10 @@ class HiddenStates:
             self._latest = None
 
     def _record(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
-        self._latest = output[0] if isinstance(output, tuple) else output
+        if isinstance(output, tuple):
+            self._latest = output[0]
+        else:
+            self._latest = output
 
     def assign(self, places: Sequence[tuple[int, int]], pieces: Sequence[Piece]) -> None:
         """Say which inputs the latest batch had; the output is cut to each piece's length."""

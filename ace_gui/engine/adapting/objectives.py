@@ -68,7 +68,9 @@ def _bytes_of(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(map(_bytes_of, value))
     inputs = getattr(value, "inputs", None)
-    return 64 if inputs is None else _bytes_of(dict(inputs))
+    if inputs is None:
+        return 64
+    return _bytes_of(dict(inputs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +122,10 @@ class TaskObjective:
         examples = self.evaluator.data.examples
         keys = [("inputs", self.name, at) for at in chosen]
         missing = [n for n, key in enumerate(keys) if key not in cache]
-        computed = (
-            self.evaluator.pieces_of([examples[chosen[n]] for n in missing]) if missing else []
-        )
+        if missing:
+            computed = self.evaluator.pieces_of([examples[chosen[n]] for n in missing])
+        else:
+            computed = []
         by_index = dict(zip(missing, computed, strict=True))
         pieces = [cache.get(key, lambda: by_index[n]) for n, key in enumerate(keys)]  # noqa: B023
         outputs = answers(self.evaluator, pieces)
@@ -137,9 +140,15 @@ class TaskObjective:
                     for out, index, example in zip(outputs, chosen, pieces, strict=True)
                 ]
             )
-        spread = _spread(outputs) if self.evaluator.has_entropy else None
+        if self.evaluator.has_entropy:
+            spread = _spread(outputs)
+        else:
+            spread = None
         expected = self._expected
-        distance = None if expected is None else _distance(outputs, [expected[at] for at in chosen])
+        if expected is None:
+            distance = None
+        else:
+            distance = _distance(outputs, [expected[at] for at in chosen])
         return Found(loss=losses.mean(), spread=spread, distance=distance)
 
 
@@ -174,7 +183,10 @@ def descended(tasks: Sequence[LearnedTask], step: int, cache: Kept) -> Seen:
                 f"After {step} steps the loss of {plain(task.name)} is no number; choose a lower "
                 "learning rate."
             )
-    distance = sum(distances) / len(distances) if distances else None
+    if distances:
+        distance = sum(distances) / len(distances)
+    else:
+        distance = None
     return Seen(losses=losses, spreads=spreads, distance=distance)
 
 
@@ -192,7 +204,9 @@ def entropy(outputs_NRC: Tensor) -> Tensor:
 def _stacked(outputs: Sequence[Tensor]) -> list[Tensor]:
     """All outputs as one N × R × C, or each by itself where their shapes differ."""
     alike = len({output.shape for output in outputs}) == 1
-    return [torch.stack(list(outputs))] if alike else [output[None] for output in outputs]
+    if alike:
+        return [torch.stack(list(outputs))]
+    return [output[None] for output in outputs]
 
 
 def batch_indices(count: int, size: int, step: int, seed: tuple[int, ...]) -> list[int]:
@@ -273,4 +287,6 @@ def _distance(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
         for merged_RC, expert_R in zip(outputs, expected, strict=True)
         if len(merged_RC)
     ]
-    return float(torch.stack(distances).mean()) if distances else 0.0
+    if distances:
+        return float(torch.stack(distances).mean())
+    return 0.0

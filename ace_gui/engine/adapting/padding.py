@@ -43,7 +43,10 @@ class Padding:
     def _padded(self, piece: Piece, longest: int) -> Piece:
         inputs = {}
         for name, token_L in piece.inputs.items():
-            fill = self.token if name == IDS else 0
+            if name == IDS:
+                fill = self.token
+            else:
+                fill = 0
             inputs[name] = functional.pad(token_L, (0, longest - len(token_L)), value=fill)
         return replace(piece, inputs=inputs)
 
@@ -59,7 +62,9 @@ def padding_of(evaluator: Evaluator, pieces: Sequence[Piece]) -> Padding | None:
     by_length = sorted(pieces, key=length_of)
     step = max(1, (len(by_length) - 1) // (TRIED - 1))
     some = [*by_length[::step][: TRIED - 1], by_length[-1]]
-    return padding if _is_unseen(evaluator, some, padding) else None
+    if _is_unseen(evaluator, some, padding):
+        return padding
+    return None
 
 
 def _can_be_padded(inputs: Mapping[str, Tensor]) -> bool:
@@ -69,7 +74,9 @@ def _can_be_padded(inputs: Mapping[str, Tensor]) -> bool:
 
 def length_of(piece: Piece) -> int:
     """The number of tokens; 0 for an input that is no text."""
-    return len(piece.inputs[IDS]) if IDS in piece.inputs else 0
+    if IDS in piece.inputs:
+        return len(piece.inputs[IDS])
+    return 0
 
 
 @torch.no_grad()
@@ -80,7 +87,10 @@ def _is_unseen(evaluator: Evaluator, pieces: Sequence[Piece], padding: Padding) 
         (alone_RC,) = evaluator.rows(stacked(evaluator, [piece]))
         if alone_RC.shape != together_RC.shape:
             return False
-        largest = float(alone_RC.abs().max()) if alone_RC.numel() else 0.0
+        if alone_RC.numel():
+            largest = float(alone_RC.abs().max())
+        else:
+            largest = 0.0
         if not torch.allclose(alone_RC, together_RC, rtol=0, atol=SAME * max(largest, 1e-30)):
             return False
     return True

@@ -85,7 +85,10 @@ class SharedParameters:
                     module._parameters[name] = shared[id(parameter)]
 
     def _parameter(self, original: Parameter, covers: list[_Cover]) -> Parameter:
-        rows = len(original) if original.ndim else 1
+        if original.ndim:
+            rows = len(original)
+        else:
+            rows = 1
         covers = sorted(covers, key=lambda cover: cover.first)
         if [cover.first for cover in covers] != [0, *(cover.last for cover in covers)][:-1] or (
             covers[-1].last != rows
@@ -132,9 +135,15 @@ class SharedParameters:
         add: bool,
     ) -> Tensor:
         owners = self._by_tensor.get(name, ())
-        device = owners[0][0].device if owners else None
+        if owners:
+            device = owners[0][0].device
+        else:
+            device = None
         total = torch.zeros(shape, device=device, dtype=owners[0][0].dtype if owners else None)
-        flat = total.view(shape[0] if shape else 1, -1) if total.numel() else total
+        if total.numel():
+            flat = total.view(shape[0] if shape else 1, -1)
+        else:
+            flat = total
         for parameter, cover in owners:
             value = value_of(parameter)
             if value is not None and total.numel():

@@ -129,7 +129,9 @@ class State(History):
     @property
     def taken(self) -> int:
         """The number of steps after which the final values were reached."""
-        return self.nearest[1] if self.best else self.step
+        if self.best:
+            return self.nearest[1]
+        return self.step
 
     def add(self, seen: Seen) -> None:
         """Record one more step."""
@@ -368,7 +370,10 @@ def trained(
             first = state.step
             reported = now
         if now - saved > _SECONDS:
-            saved = now if _checkpointed(folder, stage, loop) else math.inf
+            if _checkpointed(folder, stage, loop):
+                saved = now
+            else:
+                saved = math.inf
     if first < state.step:
         yield news()
 

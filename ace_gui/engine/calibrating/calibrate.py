@@ -196,7 +196,10 @@ def measure(
     for source in sources if need is Need.GRADIENTS else ():
         for data, _ in source.tasks:
             require_probabilities(data.kind, data.name)
-    where = device if workers is None else torch.device(workers.device)
+    if workers is None:
+        where = device
+    else:
+        where = torch.device(workers.device)
     folders = [
         statistics_folder() / _key(prepared, t, need, source, where)
         for t, source in enumerate(sources)
@@ -297,7 +300,10 @@ def _key(prepared: Prepared, t: int, need: Need, source: Calibration, device: to
 
 
 def _names(prepared: Prepared, t: int, need: Need) -> list[str]:
-    names_of = linear_tensors if need is Need.INPUTS else float_tensors
+    if need is Need.INPUTS:
+        names_of = linear_tensors
+    else:
+        names_of = float_tensors
     return names_of(prepared, t)
 
 

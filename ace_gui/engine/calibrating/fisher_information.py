@@ -138,7 +138,9 @@ def _rows(tensor: Tensor, count: int) -> Tensor:
 def _not_zero(rows_NMK: Tensor) -> Tensor:
     """Whether each of the M rows has an entry other than 0 in any example."""
     used_M = rows_NMK[..., 0].any(dim=0)  # mostly decides
-    return used_M if used_M.all() else rows_NMK.any(dim=2).any(dim=0)
+    if used_M.all():
+        return used_M
+    return rows_NMK.any(dim=2).any(dim=0)
 
 
 def _of_products(left_NMO: Tensor, right_NMI: Tensor) -> Tensor:
@@ -235,7 +237,9 @@ def _convolution(
 
 def _broadcast(use: _Use, *_: Any, **options: Any) -> Square | None:
     """Added to all examples, such as position embeddings, or once to each of them."""
-    return use.of_broadcast if use.is_broadcast and not options else None
+    if use.is_broadcast and not options:
+        return use.of_broadcast
+    return None
 
 
 def _multiplied(use: _Use, *factors: Any) -> Square | None:
@@ -331,7 +335,9 @@ class SquaredGradients:
             complete = self._at_once(inputs, first, joint)
         self._one_by_one(inputs, first, single)
         room = _SHARE * free_memory() * _TRIED / max(held, 1)
-        return max(1, min(_MOST, int(room))) if complete and _agree(joint, single) else 1
+        if complete and _agree(joint, single):
+            return max(1, min(_MOST, int(room)))
+        return 1
 
 
 def _agree(joint: Sums, single: Sums) -> bool:

@@ -48,7 +48,9 @@ class ModuleInput:
     @property
     def name(self) -> str:
         """The parameter, with "[3]" for a matrix of a stack."""
-        return self.parameter if self.index is None else f"{self.parameter}[{self.index}]"
+        if self.index is None:
+            return self.parameter
+        return f"{self.parameter}[{self.index}]"
 
 
 def linear_tensors(prepared: Prepared, t: int) -> list[str]:
@@ -105,7 +107,9 @@ def _pieces_in(
     if len(expert.shape(name)) == 3:
         return tuple(ModuleInput(parameter=parameter, index=e) for e in range(len(tensor)))
     numbered = _OF_STACK.search(expert.own_names[name])
-    return () if numbered is None else (ModuleInput(parameter=parameter, index=int(numbered[1])),)
+    if numbered is None:
+        return ()
+    return (ModuleInput(parameter=parameter, index=int(numbered[1])),)
 
 
 Pieces = tuple[tuple[str, int, int], ...]
@@ -260,7 +264,10 @@ def gram_groups(
     never = [p for p in members if p not in {call.parameter for call in calls}]
     unmeasured = tuple(index.name for index_name in never for index in members[index_name])
     if unmeasured:  # perhaps used by other inputs; unused ones take no memory
-        last = groups.pop().names if groups else ()
+        if groups:
+            last = groups.pop().names
+        else:
+            last = ()
         groups.append(GramSums(last + unmeasured, None))
     return tensors, groups
 

@@ -125,7 +125,9 @@ class Statistics:
     def stored(self, name: str) -> str | None:
         """The stored name for a tensor of the base; None if nothing was measured."""
         stored = self.manifest.tensors.get(name)
-        return stored if stored is not None and self.manifest.rows.get(stored) else None
+        if stored is not None and self.manifest.rows.get(stored):
+            return stored
+        return None
 
     def read(self, stored: str) -> Tensor:
         """A tensor, float32. Raises the errors of ``TensorReader.read``."""

@@ -49,7 +49,10 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
         read += shaping_flops(matrix_shape(row.shape))
     if row.disposition is Disposition.AVERAGED or method.kind is not Kind.MATRIX:
         return read
-    shape = tuple(reversed(row.shape)) if row.transposed else row.shape
+    if row.transposed:
+        shape = tuple(reversed(row.shape))
+    else:
+        shape = row.shape
     return read + method.flops(shape, experts, prepared.parameters_of(row))
 
 
@@ -168,7 +171,10 @@ def schedule(
     written = bytes_to_write / speed.write
     late = min(bytes_to_write, LATE * total_memory()) / speed.write
     longest = max((unit.seconds for unit in planned), default=0.0)
-    bottleneck = "work" if merged > 1.1 * longest else "largest unit"
+    if merged > 1.1 * longest:
+        bottleneck = "work"
+    else:
+        bottleneck = "largest unit"
     seconds = speed.start + speed.scan / workers + max(merged, written - late) + late
     return Schedule(
         workers=workers,
@@ -183,6 +189,9 @@ def kind_of(row: PlanRow, prepared: Prepared) -> tuple[Any, Any]:
 
     Its second part differs for rows that differ only in shape.
     """
-    method = prepared.method_of(row).name if row.is_combined else ""
+    if row.is_combined:
+        method = prepared.method_of(row).name
+    else:
+        method = ""
     alike = (row.dtype, row.disposition, len(row.experts), method)
     return (row.shape, row.transposed), alike

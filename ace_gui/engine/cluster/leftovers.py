@@ -34,7 +34,10 @@ def end_all(token: str, folder: str) -> None:
                 process.kill()
             except psutil.Error:
                 continue
-        quiet = 0 if processes else quiet + 1
+        if processes:
+            quiet = 0
+        else:
+            quiet = quiet + 1
         time.sleep(_PAUSE)
     shutil.rmtree(folder, ignore_errors=True)
 

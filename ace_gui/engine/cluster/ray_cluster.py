@@ -355,7 +355,10 @@ def _room(ray: Any, address: Address, threads: int, *, gpus: bool) -> int:
     if address.workers and not gpus:
         return address.workers
     resources = ray.cluster_resources()
-    room = int(resources.get("GPU", 0)) if gpus else int(resources.get("CPU", 0)) // threads
+    if gpus:
+        room = int(resources.get("GPU", 0))
+    else:
+        room = int(resources.get("CPU", 0)) // threads
     if gpus and address.workers and address.workers > room:
         raise ClusterError(f"There are {room} GPUs for {address.workers} workers; ask for {room}.")
     if not room:

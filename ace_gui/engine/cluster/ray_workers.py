@@ -133,7 +133,9 @@ class RayWorkers:
         sentences = [WRITTEN if True in self._written else SENT]
         if self.lost:
             sentences.append(f"Lost workers that were replaced: {self.lost}.")
-        return (*sentences, MIXED) if self.mixed else tuple(sentences)
+        if self.mixed:
+            return (*sentences, MIXED)
+        return tuple(sentences)
 
     def begin(self, prepared: Prepared) -> None:
         """Make the workers open the models."""
@@ -256,7 +258,10 @@ class RayWorkers:
             self._dismiss(member)
 
     def _add_member(self) -> None:
-        gpu = 0 if self.device == "cpu" else 1
+        if self.device == "cpu":
+            gpu = 0
+        else:
+            gpu = 1
         made = self._ray.remote(Worker).options(num_cpus=self.threads, num_gpus=gpu, max_restarts=0)
         member = _Member(made.remote(self.threads, self.device))
         for name, arguments in self._broadcasts.items():
@@ -283,7 +288,10 @@ class RayWorkers:
         for member, handle in zip(busy, waited, strict=True):
             call = member.calls_by_handle[handle]
             if handle not in ready:
-                limit = STARTING_SECONDS if call is self._start else self.longest
+                if call is self._start:
+                    limit = STARTING_SECONDS
+                else:
+                    limit = self.longest
                 if time.monotonic() - member.since > limit:
                     waiting.extendleft(reversed(self._without(member)))
                 continue
@@ -385,7 +393,10 @@ def _given_up(call: Call, *, starting: bool) -> ClusterError:
             "The cluster's workers cannot be started; check that its machines have free processors "
             "and memory, and this program."
         )
-    memory = f", which takes about {human_bytes(call.memory)}" if call.memory else ""
+    if call.memory:
+        memory = f", which takes about {human_bytes(call.memory)}"
+    else:
+        memory = ""
     return ClusterError(
         f"{ATTEMPTS} workers were lost while they worked on `{call.about}`{memory}; give workers "
         "more memory, then resume.",

@@ -79,14 +79,20 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     trials = list[tuple[PlanRow, _Timed]]()
     speed = _speed_of(trials, prepared, scan)
     merging = partial(_merged_here, Readers(prepared)) if workers is None else workers.merged
-    count = 1 if workers is None else workers.count
+    if workers is None:
+        count = 1
+    else:
+        count = workers.count
     with TemporaryDirectory(prefix="ace-trial-") as folder:
         for rows in _alike(prepared):
             expected = speed.seconds(rows[0], prepared)
             remaining = deadline - time.monotonic()
             if expected > remaining:
                 continue
-            rounds = ROUNDS if ROUNDS * expected < remaining else 1
+            if ROUNDS * expected < remaining:
+                rounds = ROUNDS
+            else:
+                rounds = 1
             chosen = _units_to_try(rows, prepared, count, rounds)
             try:
                 trials.append((rows[0], _tried(chosen, prepared, merging, count, Path(folder))))
@@ -210,7 +216,10 @@ def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> 
     plan = replace(prepared.plan, rows=tuple(some))
     groundwork = replace(prepared.groundwork, findings={}, surveys={})
     part = replace(prepared, plan=plan, groundwork=groundwork)
-    before = time.monotonic() if workers is None else workers.scan_seconds
+    if workers is None:
+        before = time.monotonic()
+    else:
+        before = workers.scan_seconds
     for _ in surveyed(Readers(part), workers=workers):
         pass
     seconds = (time.monotonic() if workers is None else workers.scan_seconds) - before

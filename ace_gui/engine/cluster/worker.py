@@ -55,7 +55,10 @@ class Kind:
     def here(cls, device: str) -> Kind:
         """The kind of this process. ``device``: where it computes."""
         where = resolve_device(device)
-        gpu = torch.cuda.get_device_name(where) if where.type == "cuda" else ""
+        if where.type == "cuda":
+            gpu = torch.cuda.get_device_name(where)
+        else:
+            gpu = ""
         vectors = torch.backends.cpu.get_cpu_capability()
         return cls(
             node=platform.node(),
@@ -131,7 +134,10 @@ class Worker:
             )
         groundwork = self._prepared.groundwork
         for need, folders in measured.items():
-            statistics = groundwork.learned if need.learned else groundwork.measurements
+            if need.learned:
+                statistics = groundwork.learned
+            else:
+                statistics = groundwork.measurements
             statistics[need] = tuple(map(Statistics, folders))
         self._rooms = budgets_of(resolve_device(self._device))
         self._readers = Readers(self._prepared)

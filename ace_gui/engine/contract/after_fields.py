@@ -58,11 +58,20 @@ def value_of(after: After, name: str) -> float | None:
 def with_value(after: After, name: str, value: ParameterValue | None) -> After:
     """A copy with another value of one of ``AFTER_FIELDS``; None unsets it."""
     plain = name.removeprefix("after.")
-    number = None if value is None else float(value)
+    if value is None:
+        number = None
+    else:
+        number = float(value)
     if plain not in _DEPTHS:
         changed: After = replace(after, **{plain: number})  # type: ignore[arg-type]
         return changed
     first, last = after.depth or (1.0, 1.0)
-    factor = 1.0 if number is None else number
-    depth = (factor, last) if plain == _DEPTHS[0] else (first, factor)
+    if number is None:
+        factor = 1.0
+    else:
+        factor = number
+    if plain == _DEPTHS[0]:
+        depth = (factor, last)
+    else:
+        depth = (first, factor)
     return replace(after, depth=None if number is None and depth == (1.0, 1.0) else depth)

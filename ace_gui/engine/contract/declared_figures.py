@@ -74,13 +74,17 @@ class DeclaredFigure:
             value = self.of_statistics(statistics)
         if self.of_report is not None and report is not None:
             value = self.of_report(report)
-        return None if value is None or math.isnan(value) else value
+        if value is None or math.isnan(value):
+            return None
+        return value
 
     def terminal_text(self, value: float | None) -> str:
         """A value in the terminal; empty if it is unknown."""
         if value is None:
             return ""
-        return self.text(value, 4) if self.decimals is None else f"{value:.{self.decimals}f}"
+        if self.decimals is None:
+            return self.text(value, 4)
+        return f"{value:.{self.decimals}f}"
 
 
 GAMMA: Final = DeclaredFigure(

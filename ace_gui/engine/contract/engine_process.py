@@ -115,12 +115,18 @@ class EngineProcess:
     def _ended(self) -> EngineError:
         self._process.join(2.0)
         code = self._process.exitcode
-        words = take_words(crash_file(_CALLED, self._process.pid)) if self._process.pid else ""
+        if self._process.pid:
+            words = take_words(crash_file(_CALLED, self._process.pid))
+        else:
+            words = ""
         details = f"exit code {code}\n\n{words}".strip()
         sentence = "The engine process ended unexpectedly."
         if code is not None and code < 0:
             killed = -code == getattr(signal, "SIGKILL", 9)
-            likely = ", probably for lack of memory" if killed else ""
+            if killed:
+                likely = ", probably for lack of memory"
+            else:
+                likely = ""
             name = signal.Signals(-code).name
             sentence = f"The engine was stopped by the system{likely} ({name})."
         return EngineError(sentence, details=details)

@@ -84,7 +84,9 @@ class MethodInfo:
     def variants(self) -> tuple[str, ...]:
         """The variants of the method, the default first; none if it has only one."""
         field = next((field for field in self.fields if field.name == "variant"), None)
-        return () if field is None else tuple(dict.fromkeys((str(field.default), *field.choices)))
+        if field is None:
+            return ()
+        return tuple(dict.fromkeys((str(field.default), *field.choices)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,12 +406,16 @@ class MethodCompared:
     def relative_norm(self) -> float:
         """‖Δ‖ divided by the mean ‖ΔW_t‖ of the experts; 0 if unknown."""
         norms = [norm for norm in self.expert_norms.values() if norm > 0]
-        return self.norm * len(norms) / sum(norms) if norms else 0.0
+        if norms:
+            return self.norm * len(norms) / sum(norms)
+        return 0.0
 
     @property
     def mean_distance(self) -> float | None:
         """Unweighted mean over the experts."""
-        return sum(self.distances.values()) / len(self.distances) if self.distances else None
+        if self.distances:
+            return sum(self.distances.values()) / len(self.distances)
+        return None
 
     @property
     def by_task(self) -> Mapping[str, float]:
@@ -420,7 +426,9 @@ class MethodCompared:
     def mean(self) -> MeanScore:
         """Unweighted means over the tasks."""
         computed = means(self.scores)
-        return computed[0] if computed else MeanScore(model=self.title, score=None, normalised=None)
+        if computed:
+            return computed[0]
+        return MeanScore(model=self.title, score=None, normalised=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,7 +76,9 @@ class FigureContent:
         if len(thresholds) != 1:
             return None
         (tau,) = thresholds
-        return tau if tau is not None and math.isfinite(tau) else None
+        if tau is not None and math.isfinite(tau):
+            return tau
+        return None
 
     @property
     def experts(self) -> Sequence[str]:

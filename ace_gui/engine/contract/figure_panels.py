@@ -95,7 +95,9 @@ def _marks(key: tuple[str, bool, bool], points: Sequence[tuple[Point, str]]) -> 
 
 def _threshold(content: FigureContent) -> tuple[float, str] | None:
     tau = content.tau
-    return None if tau is None or tau <= 0 else (tau, f"τ = {value_text(tau)}")
+    if tau is None or tau <= 0:
+        return None
+    return (tau, f"τ = {value_text(tau)}")
 
 
 def _above(content: FigureContent, rows: Sequence[tuple[PlanRow, float]]) -> str:

@@ -227,7 +227,9 @@ class Change:
         if math.isnan(self.change) or math.isnan(self.norm):
             return None
         if not self.norm:
-            return None if self.change else 0.0
+            if self.change:
+                return None
+            return 0.0
         return self.change / self.norm
 
 
@@ -275,7 +277,10 @@ class ModelDiff:
     def __repr__(self) -> str:
         changed = sum(change.change != 0 for change in self.tensors)
         relative = self.total.relative
-        size = "" if relative is None else f", {relative:.3g} of the first's norm"
+        if relative is None:
+            size = ""
+        else:
+            size = f", {relative:.3g} of the first's norm"
         return f"<ModelDiff: {changed} of {len(self.tensors)} tensors changed{size}>"
 
     @property

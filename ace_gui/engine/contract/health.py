@@ -115,8 +115,14 @@ def layer_health(
     figures = report or statistics
     if figures is None:
         raise ValueError("Neither statistics nor a report is given.")
-    findings = [] if statistics is None else list(_before(statistics, report, parameters))
-    ratio = None if report is None else norm_ratio(report)
+    if statistics is None:
+        findings = []
+    else:
+        findings = list(_before(statistics, report, parameters))
+    if report is None:
+        ratio = None
+    else:
+        ratio = norm_ratio(report)
     if report is not None:
         findings += _after(report, ratio)
     share = cap_ratio(statistics, report)
@@ -166,7 +172,9 @@ def norm_ratio(report: LayerReport) -> float | None:
     if report.delta_norm is None or not report.energies:
         return None
     mean = math.fsum(map(math.sqrt, report.energies.values())) / len(report.energies)
-    return report.delta_norm / mean if mean else None
+    if mean:
+        return report.delta_norm / mean
+    return None
 
 
 def cap_ratio(statistics: LayerStatistics | None, report: LayerReport | None) -> float | None:
@@ -177,7 +185,9 @@ def cap_ratio(statistics: LayerStatistics | None, report: LayerReport | None) ->
     if statistics is None or report is None or report.delta_norm is None:
         return None
     allowed = allowed_change(statistics, Cap().delta)
-    return None if allowed is None else report.delta_norm / allowed
+    if allowed is None:
+        return None
+    return report.delta_norm / allowed
 
 
 def allowed_change(statistics: LayerStatistics, delta: float) -> float | None:
@@ -309,12 +319,16 @@ def _summary(counts: Mapping[Verdict, int]) -> str:
     of = counted(total, "tensor", "tensors")
     numbers = {"a warning": warned, "a note": noted}
     parts = [f"{n} {'has' if n == 1 else 'have'} {what}" for what, n in numbers.items() if n]
-    return f"Of {of}, {' and '.join(parts)}." if parts else f"Nothing out of the ordinary in {of}."
+    if parts:
+        return f"Of {of}, {' and '.join(parts)}."
+    return f"Nothing out of the ordinary in {of}."
 
 
 def _number(parameters: Mapping[str, ParameterValue], name: str) -> float | None:
     value = parameters.get(name)
-    return float(value) if isinstance(value, int | float) else None
+    if isinstance(value, int | float):
+        return float(value)
+    return None
 
 
 def _note(title: str, sentence: str) -> Check:

@@ -138,7 +138,10 @@ def library_of(folder: Path) -> Library:
 
 def _transformers(config: Mapping[str, object]) -> Library:
     names = config.get("architectures")
-    name = _identifier(names[0]) if isinstance(names, list) and names else ""
+    if isinstance(names, list) and names:
+        name = _identifier(names[0])
+    else:
+        name = ""
     if not name or "auto_map" in config:  # a class of the model's own code, which is not here
         name = "AutoModel"
     task = next((task for end, task in _TASKS.items() if name.endswith(end)), "")
@@ -158,4 +161,6 @@ def _pretrained(library: str, name: str, task: str = "", *, variable: str = "mod
 
 def _identifier(name: object) -> str:
     """The value if it is a Python name, else empty."""
-    return name if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else ""
+    if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return name
+    return ""

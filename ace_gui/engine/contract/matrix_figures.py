@@ -110,7 +110,9 @@ def condition_number(sigma: Spectrum) -> float:
     no mean, so that one direction is empty.
     """
     rank = numerical_rank(sigma)
-    return float(sigma[0] / sigma[rank - 1]) if rank else math.nan
+    if rank:
+        return float(sigma[0] / sigma[rank - 1])
+    return math.nan
 
 
 def effective_rank(sigma: Spectrum) -> float:
@@ -126,7 +128,9 @@ def effective_rank(sigma: Spectrum) -> float:
 
 def stable_rank(sigma: Spectrum) -> float:
     """‖W‖_F² / ‖W‖_2²: between 1 and R; 0 for the zero matrix."""
-    return float(((sigma / sigma[0]) ** 2).sum()) if sigma[0] else 0.0
+    if sigma[0]:
+        return float(((sigma / sigma[0]) ** 2).sum())
+    return 0.0
 
 
 def top_energy(sigma: Spectrum) -> float:

@@ -220,7 +220,9 @@ def short_name(plan: Plan, name: str) -> str:
         for other_row in plan.rows
         if (other_row.block, other_row.role) == (row.block, row.role)
     ]
-    return f"block {row.block}, {row.role}" if len(alike) == 1 else name
+    if len(alike) == 1:
+        return f"block {row.block}, {row.role}"
+    return name
 
 
 def _all_of(names: Sequence[str]) -> str:

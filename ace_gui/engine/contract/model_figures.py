@@ -95,7 +95,10 @@ def estimate_checks(changes: Mapping[str, float], sampled: int, matrices: int) -
 
 
 def _worries(changes: Mapping[str, float]) -> tuple[Check, ...]:
-    middle = median(changes.values()) if changes else 0.0
+    if changes:
+        middle = median(changes.values())
+    else:
+        middle = 0.0
     checks = (_worry(name, change, middle) for name, change in changes.items())
     return tuple(check for check in checks if check is not None)
 
@@ -121,7 +124,9 @@ def _worry(name: str, change: float, middle: float) -> Check | None:
 def _range(changes: Mapping[str, float]) -> str:
     low = _percent(min(changes.values()))
     high = _percent(max(changes.values()))
-    return low if low == high else f"from {low} to {high}"
+    if low == high:
+        return low
+    return f"from {low} to {high}"
 
 
 def _percent(change: float) -> str:
@@ -140,7 +145,9 @@ def _share(change: float) -> str:
 def _ratio(change: float, base: float) -> float:
     if base > 0:
         return math.sqrt(change / base)
-    return math.inf if change > 0 else 0.0
+    if change > 0:
+        return math.inf
+    return 0.0
 
 
 _ROUNDING: Final = 1e-3
@@ -185,7 +192,9 @@ class Forecast:
             over = f"{over} above a cap of δ = {self.delta:g}"
         change = f"Merged matrices: {ratio}; {over}."
         source = f"Estimated from {self.known} of {self.total} matrices."
-        return change if self.exact else f"{change} {source}"
+        if self.exact:
+            return change
+        return f"{change} {source}"
 
 
 def matrices(plan: Plan) -> tuple[PlanRow, ...]:

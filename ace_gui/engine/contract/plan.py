@@ -71,7 +71,10 @@ class Check:
     @property
     def line(self) -> str:
         """The subject and the sentence, for a list without columns."""
-        about = self.title if self.subject == EVERYTHING else f"{self.title}, {self.subject}"
+        if self.subject == EVERYTHING:
+            about = self.title
+        else:
+            about = f"{self.title}, {self.subject}"
         return f"{about}: {self.sentence}"
 
     @property
@@ -240,12 +243,16 @@ class PlanRow:
     @property
     def tensor(self) -> str:
         """The base's name of the stored tensor."""
-        return self.name if self.part is None else self.part.tensor
+        if self.part is None:
+            return self.name
+        return self.part.tensor
 
     @property
     def tensor_shape(self) -> tuple[int, ...]:
         """Shape of the stored tensor."""
-        return self.shape if self.part is None else self.part.tensor_shape
+        if self.part is None:
+            return self.shape
+        return self.part.tensor_shape
 
     @property
     def is_merged(self) -> bool:
@@ -276,7 +283,9 @@ class PlanRow:
 
         It is wide enough to round values only once.
         """
-        return self.dtype if self.dtype == "F64" else self.output_dtype("float32")
+        if self.dtype == "F64":
+            return self.dtype
+        return self.output_dtype("float32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,7 +337,10 @@ class Plan:
         used, 0 for the CPU.
         """
         enough = bool(gpu_memory) and gpu_memory >= self.gpu_bytes
-        needed = self.host_bytes_with_gpu if enough else self.peak_bytes
+        if enough:
+            needed = self.host_bytes_with_gpu
+        else:
+            needed = self.peak_bytes
         free = self.free_memory
         state = "free"
         first = "Close other programs"
@@ -348,24 +360,36 @@ class Plan:
 
     def has_regimes(self, row: PlanRow) -> bool:
         """Whether the method of a row separates tensors by γ, with or without a threshold."""
-        return self.heterogeneity if row.override is None else "tau" in row.override.parameters
+        if row.override is None:
+            return self.heterogeneity
+        return "tau" in row.override.parameters
 
     def tau_of(self, row: PlanRow) -> float | None:
         """The threshold of γ for a row; None if its method or variant has none."""
         values = self._values_of(row)
-        tau = None if values.get("variant") == AUTOMATIC else values.get("tau")
-        return None if tau is None else float(tau)
+        if values.get("variant") == AUTOMATIC:
+            tau = None
+        else:
+            tau = values.get("tau")
+        if tau is None:
+            return None
+        return float(tau)
 
     def delta_of(self, row: PlanRow) -> float | None:
         """δ of the narrowest cap on the change of a row; None if there is none."""
         values = self._values_of(row)
-        caps = [] if row.after.cap is None else [row.after.cap]
+        if row.after.cap is None:
+            caps = []
+        else:
+            caps = [row.after.cap]
         if values.get("variant") == AUTOMATIC and "delta" in values:
             caps.append(float(values["delta"]))
         return min(caps, default=None)
 
     def _values_of(self, row: PlanRow) -> Mapping[str, ParameterValue]:
-        return self.parameters if row.override is None else row.override.parameters
+        if row.override is None:
+            return self.parameters
+        return row.override.parameters
 
 
 def bytes_in_output(rows: Iterable[PlanRow], dtype: str | None) -> int:
@@ -405,4 +429,6 @@ def role_family(role: str) -> str:
         return "MLP"
     if "embedding" in role or role == "vocabulary head":
         return "embedding"
-    return "norm" if role == "norm" else "other"
+    if role == "norm":
+        return "norm"
+    return "other"

@@ -106,7 +106,9 @@ def score_from(record: Mapping[str, Any]) -> TaskScore:
 
 
 def _number_or_nan(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+    if value is None:
+        return math.nan
+    return float(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +156,10 @@ def normalised(metric: str, score: float, expert: float, error: float = 0.0) -> 
     errors of 0. ``error``: standard error of the expert's score.
     """
     divisor, dividend = (score, expert) if metric in LESS_IS_BETTER else (expert, score)
-    least = 2 * error if metric in CENTRED and math.isfinite(error) else 0.0
+    if metric in CENTRED and math.isfinite(error):
+        least = 2 * error
+    else:
+        least = 0.0
     if not (math.isfinite(divisor) and math.isfinite(dividend) and divisor > least):
         return None
     return dividend / divisor
@@ -166,7 +171,10 @@ def share_of_way(metric: str, score: float, base: float, expert: float) -> float
     0 at the base, 1 at the expert. None if the expert is not better than the base, or a score is
     not finite.
     """
-    way = base - expert if metric in LESS_IS_BETTER else expert - base
+    if metric in LESS_IS_BETTER:
+        way = base - expert
+    else:
+        way = expert - base
     if not (math.isfinite(score) and math.isfinite(way) and way > 0):
         return None
     return (score - base) / (expert - base)
@@ -211,7 +219,10 @@ def _chat_notes(scores: Sequence[TaskScore]) -> Iterator[str]:
         if with_chat and without:
             yield f"On {task}, {with_chat} got the chat template, {without} the plain prompt."
         elif prompted:
-            how = "its chat template" if with_chat else "plain prompts, without a chat template"
+            if with_chat:
+                how = "its chat template"
+            else:
+                how = "plain prompts, without a chat template"
             yield f"On {task}, every model got {how}."
 
 
@@ -225,7 +236,9 @@ def _cut_note(score: TaskScore) -> str:
 
 def line_of(score: TaskScore) -> str:
     """The table row of a score; experts on their own tasks share one row."""
-    return EXPERTS if score.own else score.model
+    if score.own:
+        return EXPERTS
+    return score.model
 
 
 def _mean(
@@ -265,12 +278,19 @@ def _mean(
 def _mean_of(values: Iterable[float | None]) -> float | None:
     """The mean; None if a value is missing, as a mean of the rest would look like that of all."""
     numbers = [math.nan if value is None else value for value in values]
-    mean = sum(numbers) / len(numbers) if numbers else math.nan
-    return mean if math.isfinite(mean) else None
+    if numbers:
+        mean = sum(numbers) / len(numbers)
+    else:
+        mean = math.nan
+    if math.isfinite(mean):
+        return mean
+    return None
 
 
 def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
+    if value is None or not math.isfinite(value):
+        return None
+    return value
 
 
 WHOLE: Final = "whole model"
@@ -407,7 +427,9 @@ class ParameterRange:
 
 def usual_merges(parameters: int) -> int:
     """The number of merges in a search of so many parameters, if nobody chooses another."""
-    return 9 if parameters <= 1 else 25
+    if parameters <= 1:
+        return 9
+    return 25
 
 
 @dataclass(frozen=True, kw_only=True)

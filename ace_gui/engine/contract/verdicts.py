@@ -85,7 +85,9 @@ def _z_test(difference_N: NDArray[np.float64]) -> float:
     if len(difference_N) < 2 or mean == 0:
         return 1.0
     error = float(difference_N.std(ddof=1)) / math.sqrt(len(difference_N))
-    return math.erfc(abs(mean) / error / math.sqrt(2)) if error > 0 else 0.0
+    if error > 0:
+        return math.erfc(abs(mean) / error / math.sqrt(2))
+    return 0.0
 
 
 def in_words(paired: Paired | None, first: str, second: str, metrics: Sequence[str]) -> str:
@@ -94,7 +96,10 @@ def in_words(paired: Paired | None, first: str, second: str, metrics: Sequence[s
         return "Some tasks count right answers and others losses, so no single test covers both."
     if paired is None:
         return "These two have no examples in common on which they could be compared."
-    does = "has the smaller loss" if set(metrics) <= LOSSES else "alone is right"
+    if set(metrics) <= LOSSES:
+        does = "has the smaller loss"
+    else:
+        does = "alone is right"
     counts = (
         f"Of {paired.n} examples, {first} {does} on {paired.first} and {second} on {paired.second}."
     )

@@ -86,7 +86,10 @@ def evaluate(
     the processes that run the models, several at the same time; None: this process. Closing the
     generator cancels. Raises TaskError, CheckpointError, MismatchError and ResourceError.
     """
-    where = torch.device(workers.device) if workers else resolve_device(device)
+    if workers:
+        where = torch.device(workers.device)
+    else:
+        where = resolve_device(device)
     trials = yield from all_trials(models, tasks, half)
     if workers is not None:
         if any(trial.loading.model is not None for trial in trials):
@@ -134,7 +137,10 @@ def _answered_by(
         if _remembered(cache, _key(trial, device), trial) is None
     ]
     groups = [list(group) for _, group in groupby(unknown, lambda index: trials[index].subject)]
-    recipe = None if models.opened is None else models.opened.recipe.absolute()
+    if models.opened is None:
+        recipe = None
+    else:
+        recipe = models.opened.recipe.absolute()
     folders = tuple(folder.absolute() for folder in models.folders)
     models = replace(models, opened=None, folders=folders)
     absolute = [task.absolute() for task in tasks]
@@ -161,7 +167,10 @@ def _run_trials(
     indices: Sequence[int],
 ) -> list[Outcome]:
     """Run some trials, by their indices among all, in a new process."""
-    opened = None if recipe is None else result_of(open_recipe_models(recipe))
+    if recipe is None:
+        opened = None
+    else:
+        opened = result_of(open_recipe_models(recipe))
     models = replace(models, opened=opened)
     trials = result_of(all_trials(models, tasks, half))
     events = outcomes_of([trials[index] for index in indices], resolve_device(device))
@@ -227,7 +236,9 @@ def merged_scores(
         if isinstance(event, Evaluated):
             scores = event.scores
         yield None
-    return tuple(score for score in scores if score.model == MERGED) if alone else scores
+    if alone:
+        return tuple(score for score in scores if score.model == MERGED)
+    return scores
 
 
 def known_tasks(recipe: Recipe | None) -> tuple[Task, ...]:
@@ -359,7 +370,10 @@ def _key(trial: Trial, device: torch.device) -> str:
     loading = trial.loading
     if loading.model is not None:
         return ""
-    own_names = None if loading.own is None else sorted(loading.own.names.items())
+    if loading.own is None:
+        own_names = None
+    else:
+        own_names = sorted(loading.own.names.items())
     terms = (
         repr(replace(data.task, limit=None)),
         data.kind,
@@ -379,10 +393,16 @@ def _key(trial: Trial, device: torch.device) -> str:
 
 def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
     """The cached outcome; None also for an invalid entry."""
-    entry = cache.get(key) if key else None
+    if key:
+        entry = cache.get(key)
+    else:
+        entry = None
     count = len(trial.data.examples)
     try:
-        record = json.loads(entry["outcome"].tobytes()) if entry else {}
+        if entry:
+            record = json.loads(entry["outcome"].tobytes())
+        else:
+            record = {}
         each_N = np.array(record["each"], dtype=float)
         answers = [
             tuple(answer) if isinstance(answer, list) else answer for answer in record["answers"]
@@ -391,7 +411,9 @@ def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
         outcome = Outcome(measured=result, answers=answers, chat=record["chat"])
     except (ValueError, TypeError, KeyError):
         return None
-    return outcome if len(answers) == count and each_N.shape == (count,) else None
+    if len(answers) == count and each_N.shape == (count,):
+        return outcome
+    return None
 
 
 def _remember(cache: ArrayCache, key: str, outcome: Outcome) -> None:

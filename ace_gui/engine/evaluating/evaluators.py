@@ -191,7 +191,9 @@ class Evaluator:
     def choices(self, inputs: Inputs) -> Tensor:
         """The logits of the possible answers, for Fisher information: N × … × C, float32."""
         logits: Tensor = self.model(**inputs).logits.float()
-        return logits[..., list(self.label_indices)] if self.label_indices else logits
+        if self.label_indices:
+            return logits[..., list(self.label_indices)]
+        return logits
 
     def rows(self, batch: Batch) -> list[Tensor]:
         """The logits of each piece for learning, with a graph: R × C, one answer per row."""
@@ -299,7 +301,10 @@ class OfPictures(Evaluator):
         super().__init__(data, loading, model)
         self.processor = self.preprocessor(data, loading)
         config = getattr(model.config, "vision_config", None) or model.config
-        self.mode = "L" if getattr(config, "num_channels", 3) == 1 else "RGB"
+        if getattr(config, "num_channels", 3) == 1:
+            self.mode = "L"
+        else:
+            self.mode = "RGB"
 
     @classmethod
     def preprocessor(cls, data: TaskData, loading: Loading) -> Any:
@@ -323,7 +328,9 @@ class OfPictures(Evaluator):
 
     def _picture(self, example: Example) -> Any:
         picture = example.inputs[IMAGE].opened()
-        return picture if picture.mode == self.mode else picture.convert(self.mode)
+        if picture.mode == self.mode:
+            return picture
+        return picture.convert(self.mode)
 
 
 def label_index(
@@ -343,4 +350,6 @@ def label_index(
 
 def label_text(index: int, names: Sequence[str]) -> str:
     """The name of a label; a dash for a truncated word, which has none."""
-    return names[index] if 0 <= index < len(names) else "–"
+    if 0 <= index < len(names):
+        return names[index]
+    return "–"

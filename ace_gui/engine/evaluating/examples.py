@@ -52,7 +52,10 @@ def read_task(
     if half is not None:
         rows = _half(rows, half, seed)
     if not rows:
-        too_few = "There are no examples." if half is None else "There are too few examples."
+        if half is None:
+            too_few = "There are no examples."
+        else:
+            too_few = "There are too few examples."
         raise refused(table.path, too_few)
     return replace(data, examples=(yield from _examples(data, rows)))
 
@@ -123,7 +126,10 @@ def _half(rows: Sequence[Row], half: Half, seed: int) -> list[Row]:
 
 def _bytes_of(values: Any) -> int:
     if isinstance(values, str | bytes | tuple | list):
-        inner = 0 if isinstance(values, str | bytes) else sum(map(_bytes_of, values))
+        if isinstance(values, str | bytes):
+            inner = 0
+        else:
+            inner = sum(map(_bytes_of, values))
         return 64 + len(values) + inner
     if isinstance(values, dict):
         return 64 + sum(_bytes_of(value) for value in values.values())
@@ -147,12 +153,18 @@ def _example(data: TaskData, row: Row) -> Example:
     for role, names in data.columns.items():
         cells = values[start : start + len(names)]
         start += len(names)
-        value = cells[0] if len(cells) == 1 else list(cells)
+        if len(cells) == 1:
+            value = cells[0]
+        else:
+            value = list(cells)
         if role == IMAGE:
             inputs[role] = picture_of(data.table.path, where, value)
             inputs[role].opened(small=True)
             continue
-        check = KINDS[data.kind].label_cell if role == LABEL else INPUT_CELLS[role]
+        if role == LABEL:
+            check = KINDS[data.kind].label_cell
+        else:
+            check = INPUT_CELLS[role]
         inputs[role] = checked_cell(check, data.table, where, names[0], value)
     label = inputs.pop(LABEL, None)
     return Example(row=where, inputs=inputs, label=label)
@@ -248,8 +260,13 @@ def columns_of(
                 )
             chosen[role] = (match,)
             unassigned.remove(match)
-    second = None if alone or PAIR not in traits.optional else usual_column(PAIR, unassigned)
-    return chosen if second is None else {**chosen, PAIR: (second,)}
+    if alone or PAIR not in traits.optional:
+        second = None
+    else:
+        second = usual_column(PAIR, unassigned)
+    if second is None:
+        return chosen
+    return {**chosen, PAIR: (second,)}
 
 
 def _given_columns(
@@ -274,4 +291,6 @@ def _given_columns(
 
 def _only(columns: Sequence[str]) -> str | None:
     candidates = [column for column in columns if column.lower() not in _NO_TEXT]
-    return candidates[0] if len(candidates) == 1 else None
+    if len(candidates) == 1:
+        return candidates[0]
+    return None

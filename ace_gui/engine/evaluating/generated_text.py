@@ -61,7 +61,10 @@ def share_of_texts(
     if data.metric in (Metric.ROUGE_L, Metric.CHRF):
         return overlap(data.metric, [text for text, _ in answers], targets)
     own_letters = [letters(example.inputs.get(CHOICES, ())) for example in data.examples]
-    all_letters = "".join(sorted(set(targets))) if data.metric is Metric.CHOICE else ""
+    if data.metric is Metric.CHOICE:
+        all_letters = "".join(sorted(set(targets)))
+    else:
+        all_letters = ""
     pattern = data.task.pattern or ""
     return share(
         is_right(
@@ -89,7 +92,10 @@ class TextToText(Prompted):
         super().__init__(data, loading, model)
         most = data.task.max_new_tokens
         if most is None:
-            most = CHAT_TOKENS if self.chat else self._longest_label() + MORE_TOKENS
+            if self.chat:
+                most = CHAT_TOKENS
+            else:
+                most = self._longest_label() + MORE_TOKENS
         # Routers and recurrent models would see the padding.
         self.pads = loading.modules is None and self._heads is not None
         self._decodes = not model.config.is_encoder_decoder
@@ -123,7 +129,10 @@ class TextToText(Prompted):
 
     def pieces(self, example: Example) -> list[Piece]:
         """The prompt. If it is too long, its beginning is cut, or its end for an encoder."""
-        default = "{text}\n{choices}" if CHOICES in example.inputs else "{text}"
+        if CHOICES in example.inputs:
+            default = "{text}\n{choices}"
+        else:
+            default = "{text}"
         text = self._prompter.text(example.inputs, default)
         tokens = self._prompter.tokens(text)
         if self._decodes and self.longest is not None:
@@ -136,7 +145,10 @@ class TextToText(Prompted):
         """Each prompt with this model's own answer behind it, up to ``COMPARED_TOKENS`` of it."""
         prompts = [piece for example in examples for piece in self.pieces(example)]
         order = sorted(range(len(prompts)), key=lambda n: len(prompts[n].inputs["input_ids"]))
-        together = COMPARED_TOGETHER if self.pads else 1
+        if self.pads:
+            together = COMPARED_TOGETHER
+        else:
+            together = 1
         pieces: dict[int, Piece] = {}
         for first in range(0, len(order), together):
             chosen = order[first : first + together]
@@ -198,7 +210,8 @@ class TextToText(Prompted):
     @property
     def _padding(self) -> int:
         fill = self.tokenizer.pad_token_id
-        fill = self.tokenizer.eos_token_id if fill is None else fill
+        if fill is None:
+            fill = self.tokenizer.eos_token_id
         return 0 if fill is None else int(fill)
 
     @property
@@ -238,7 +251,10 @@ class TextToText(Prompted):
         return answers
 
     def _generated(self, batch: Batch, most: int) -> list[list[int]]:
-        begin = batch.inputs["input_ids"].shape[1] if self._decodes else 0
+        if self._decodes:
+            begin = batch.inputs["input_ids"].shape[1]
+        else:
+            begin = 0
         written = self.model.generate(
             **batch.inputs,
             **GREEDY,

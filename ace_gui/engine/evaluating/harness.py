@@ -47,13 +47,17 @@ class Harness:
             ) from None
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         self._tasks = list(tasks)
-        with_own = (
-            {} if folder is None else {"include_path": str(folder), "include_defaults": False}
-        )
+        if folder is None:
+            with_own = {}
+        else:
+            with_own = {"include_path": str(folder), "include_defaults": False}
         self._manager = manager(**with_own)
         unknown = sorted(set(tasks) - set(self._manager.all_tasks))
         if unknown:
-            where = "The harness" if folder is None else path_text(folder)
+            if folder is None:
+                where = "The harness"
+            else:
+                where = path_text(folder)
             raise TaskError(f"{where} has no task {listing(unknown)}; see lm-eval ls tasks.")
 
     def scores(

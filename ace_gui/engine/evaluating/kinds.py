@@ -62,7 +62,10 @@ class ClipZeroShot(JudgedByLabels, OfPictures):
         tokenizer = load_tokenizer(loading.preprocessing)
         prompt = data.task.prompt or PROMPT
         prompts = [prompt.replace("{}", label) for label in self.names(data, {})]
-        full = {"padding": "max_length"} if "siglip" in str(model.config.model_type) else {}
+        if "siglip" in str(model.config.model_type):
+            full = {"padding": "max_length"}
+        else:
+            full = {}
         encoded = (tokenizer(p, truncation=True, return_tensors="pt", **full) for p in prompts)
         with torch.no_grad():  # unlike inference mode, this allows gradients later
             rows = [
@@ -107,9 +110,10 @@ def _name(data: TaskData, example: Example) -> str:
             value = names[value]
     labels = data.task.labels
     if not isinstance(value, str) or (labels and value not in labels):
-        problem = (
-            "is no label of the task" if labels else "is no name of a label; add labels to the task"
-        )
+        if labels:
+            problem = "is no label of the task"
+        else:
+            problem = "is no name of a label; add labels to the task"
         raise refused(data.table.path, f"{quoted_value(value)} {problem}.", example.row)
     return value
 
@@ -261,12 +265,13 @@ def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
     name = class_of(loading.config)
     if not data.kind.does(name):
         heads = experts_with_heads(subject.path)
-        advice = (
-            f"it has heads for {listing(heads)}: name one of these as the expert of the task "
-            f"{data.name}."
-            if heads
-            else f"say in the task {data.name} to which expert it belongs."
-        )
+        if heads:
+            advice = (
+                f"it has heads for {listing(heads)}: name one of these as the expert of the task "
+                f"{data.name}."
+            )
+        else:
+            advice = f"say in the task {data.name} to which expert it belongs."
         raise TaskError(
             f"{subject.name} is of the class {name or 'unknown'}, which does no {data.kind.value}; "
             f"{advice}",

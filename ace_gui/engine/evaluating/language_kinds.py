@@ -73,10 +73,16 @@ class Prompter:
         """
         system = self._task.system
         if not self.chat:
-            prompt = f"{system}\n\n{text}" if system else text
+            if system:
+                prompt = f"{system}\n\n{text}"
+            else:
+                prompt = text
             tokens: list[int] = self._tokenizer(prompt, **cut_off)["input_ids"]
             return tokens
-        messages = [{"role": "system", "content": system}] if system else []
+        if system:
+            messages = [{"role": "system", "content": system}]
+        else:
+            messages = []
         for question, answer in earlier:
             messages.append({"role": "user", "content": question})
             messages.append({"role": "assistant", "content": answer})
@@ -171,7 +177,9 @@ class MultipleChoice(JudgedByLabels, OfText):
 
     @classmethod
     def for_class(cls, class_name: str) -> type[Evaluator]:
-        return cls if class_name.endswith("ForMultipleChoice") else LanguageChoice
+        if class_name.endswith("ForMultipleChoice"):
+            return cls
+        return LanguageChoice
 
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
@@ -242,7 +250,10 @@ class LanguageChoice(Prompted, MultipleChoice):
             else:
                 tokens = self._prompter.tokens(f"{text} {choice}")
                 start = _first_difference(prompt, tokens)
-            cut = max(0, len(tokens) - self.longest) if self.longest else 0
+            if self.longest:
+                cut = max(0, len(tokens) - self.longest)
+            else:
+                cut = 0
             pieces.append(plain_piece(torch.tensor(tokens[cut:]), note=max(start - cut, 1)))
         return pieces
 
@@ -267,8 +278,14 @@ def choice_index(data: TaskData, example: Example) -> int:
     """The index of a choice: given as a number from 0, a letter, or the text of the choice."""
     value = example.label
     choices = example.inputs[CHOICES]
-    text = value.strip() if isinstance(value, str) else ""
-    index = value if isinstance(value, int) else -1
+    if isinstance(value, str):
+        text = value.strip()
+    else:
+        text = ""
+    if isinstance(value, int):
+        index = value
+    else:
+        index = -1
     if text in choices:
         index = choices.index(text)
     elif (number := whole_number(text)) is not None:

@@ -41,7 +41,10 @@ def load(loading: Loading, device: torch.device) -> Any:
     """
     if loading.model is not None:
         return _with_padding(loading.model).eval()
-    tensors = None if loading.modules is None else loading.modules.tensors()
+    if loading.modules is None:
+        tensors = None
+    else:
+        tensors = loading.modules.tensors()
     model, report = load_pretrained(loading.folder, loading.config, tensors)
     count = sum(parameter.numel() for parameter in model.parameters())
     if 4 * count <= _SHARE * _free(device):
@@ -81,7 +84,9 @@ def unchanged(models: Sequence[Any]) -> Iterator[None]:
 
 
 def _free(device: torch.device) -> int:
-    return free_memory() if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
+    if device.type == "cpu":
+        return free_memory()
+    return torch.cuda.mem_get_info(device)[0]
 
 
 def _put(loading: Loading, source: Own, model: Any, lacking: set[str]) -> set[str]:
@@ -143,7 +148,10 @@ def loaded_model(folder: Path, task: str | None, device: str) -> Any:
     if task is not None:
         task_titles = _tasks(folder)
         if task not in task_titles:
-            there = f"there are {listing(sorted(task_titles))}" if task_titles else "it has none"
+            if task_titles:
+                there = f"there are {listing(sorted(task_titles))}"
+            else:
+                there = "it has none"
             raise OutputError(
                 f"{path_text(folder)}: There is no task {plain(task)!r}; {there}.", path=folder
             )
@@ -152,7 +160,10 @@ def loaded_model(folder: Path, task: str | None, device: str) -> Any:
 
 def _tasks(folder: Path) -> set[str]:
     """Names of the tasks that have heads or modules of their own in a folder."""
-    modules = read_manifest(folder).experts if has_modules(folder) else ()
+    if has_modules(folder):
+        modules = read_manifest(folder).experts
+    else:
+        modules = ()
     return {*experts_with_heads(folder), *modules}
 
 
@@ -275,7 +286,10 @@ class _Room:
         size = _size(piece)
         if size > self._largest:
             self._largest = size
-            growth = (size / self._measured) ** 2 if self._measured else math.inf
+            if self._measured:
+                growth = (size / self._measured) ** 2
+            else:
+                growth = math.inf
             self._most = self._fitting(max(self._taken, 1) * growth)
             if self._most < MOST:
                 largest = _largest_output(self._evaluator, piece)

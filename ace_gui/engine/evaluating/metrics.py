@@ -72,11 +72,17 @@ def perplexity(
     """
     nll_N = np.array([nll for nll, _ in answers])
     tokens_N = np.array([tokens for _, tokens in answers], dtype=float)
-    mean = float(nll_N.sum() / tokens_N.sum()) if tokens_N.sum() else math.nan
+    if tokens_N.sum():
+        mean = float(nll_N.sum() / tokens_N.sum())
+    else:
+        mean = math.nan
     count = len(nll_N)
     residual_N = nll_N - mean * tokens_N
     spread = float((residual_N**2).sum()) * count / max(count - 1, 1)
-    error = math.sqrt(spread) / tokens_N.sum() if tokens_N.sum() else math.nan
+    if tokens_N.sum():
+        error = math.sqrt(spread) / tokens_N.sum()
+    else:
+        error = math.nan
     with np.errstate(over="ignore"):
         score = float(np.exp(mean))
     return MetricResult(
@@ -99,12 +105,17 @@ def of_words(
         whole_N = np.array([len(target) for _, target in pairs])
     else:
         part_N, whole_N = np.array([_named(*pair, label_names) for pair in pairs]).T
-    undefined = math.nan if metric is Metric.ACCURACY else 0.0
+    if metric is Metric.ACCURACY:
+        undefined = math.nan
+    else:
+        undefined = 0.0
 
     def compute(at_N: NDArray[np.int64]) -> float:
         part = part_N[at_N].sum()
         total = whole_N[at_N].sum()
-        return float(part / total) if total else undefined
+        if total:
+            return float(part / total)
+        return undefined
 
     return _resampled(compute, each_N)
 
@@ -139,7 +150,8 @@ def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
     kind = OUTSIDE
     for index, label in enumerate([*labels, OUTSIDE]):
         prefix, _, entity = label.partition("-") if _TAGGED.match(label) else ("I", "", label)
-        prefix = OUTSIDE if label == OUTSIDE else prefix
+        if label == OUTSIDE:
+            prefix = OUTSIDE
         new = prefix in ("B", "S", OUTSIDE) or before in ("E", "S", OUTSIDE) or entity != kind
         if new and before != OUTSIDE:
             spans.add((kind, start, index))
@@ -163,7 +175,10 @@ def of_labels(
     each_N = answer_N == target_N
     if data.metric is Metric.ACCURACY:
         return share(each_N)
-    average = "binary" if len(label_names) == 2 and {*answers, *targets} <= {0, 1} else "macro"
+    if len(label_names) == 2 and {*answers, *targets} <= {0, 1}:
+        average = "binary"
+    else:
+        average = "macro"
 
     def compute(at_N: NDArray[np.int64]) -> float:
         answer = answer_N[at_N]
@@ -209,9 +224,10 @@ def _resampled(
         samples = (generator.integers(count, size=count) for _ in range(RESAMPLES))
         draws_R = np.array([compute(at_N) for at_N in samples])
     finite_R = draws_R[np.isfinite(draws_R)]
-    error = (
-        float(np.std(finite_R, ddof=1)) if len(finite_R) > 1 and np.ptp(finite_R) > 0 else math.nan
-    )
+    if len(finite_R) > 1 and np.ptp(finite_R) > 0:
+        error = float(np.std(finite_R, ddof=1))
+    else:
+        error = math.nan
     return MetricResult(score=score, standard_error=error, each_N=each_N)
 
 
@@ -240,7 +256,9 @@ def normal(text: str) -> str:
 def last_number(text: str) -> Decimal | None:
     """The last number of a text; commas between thousands are left out. None: there is none."""
     numbers = _NUMBER.findall(unicodedata.normalize("NFKC", text).replace("−", "-"))
-    return Decimal(numbers[-1].replace(",", "")) if numbers else None
+    if numbers:
+        return Decimal(numbers[-1].replace(",", ""))
+    return None
 
 
 def first_letter(text: str, letters: str) -> str:
@@ -249,7 +267,10 @@ def first_letter(text: str, letters: str) -> str:
     Capital letters come first: an article "a" is no choice if a capital letter follows.
     """
     for candidates in (letters, letters.lower()):
-        match = re.search(rf"(?<![\w'’])[{candidates}](?![\w'’])", text) if candidates else None
+        if candidates:
+            match = re.search(rf"(?<![\w'’])[{candidates}](?![\w'’])", text)
+        else:
+            match = None
         if match is not None:
             return match[0].upper()
     return ""
@@ -282,7 +303,10 @@ def overlap(metric: Metric, answers: Sequence[str], targets: Sequence[str]) -> M
         chrf = CHRF().sentence_score
         values = [chrf(answer, [target]).score / 100 for answer, target in pairs]
     score_N = np.array(values, dtype=float)
-    error = float(score_N.std(ddof=1)) / math.sqrt(len(values)) if np.ptp(score_N) > 0 else math.nan
+    if np.ptp(score_N) > 0:
+        error = float(score_N.std(ddof=1)) / math.sqrt(len(values))
+    else:
+        error = math.nan
     return MetricResult(score=float(score_N.mean()), standard_error=error, each_N=1 - score_N)
 
 

@@ -115,7 +115,10 @@ def json_table(path: Path) -> Table:
     if not first:
         raise refused(path, "The file is empty.")
     lines = _is_object(first[0]) and (len(first) > 1 or path.suffix.lower() != ".json")
-    objects = _objects_in_lines if lines else _objects_in_whole
+    if lines:
+        objects = _objects_in_lines
+    else:
+        objects = _objects_in_whole
     columns = tuple(next(objects(path), ("", {}))[1])
     if not columns:
         raise refused(path, "There are no rows with named values.")
@@ -375,7 +378,9 @@ def array_table(path: Path) -> Table:
 
 
 def _value(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
 
 
 def _members(path: Path) -> Mapping[str, int]:

@@ -131,7 +131,9 @@ class Models:
                 key="expert",
             )
         name = task.expert or task.title
-        return names.index(name) if name in names else None
+        if name in names:
+            return names.index(name)
+        return None
 
     def reference(self, task: Task) -> Mapping[str, Any]:
         """The config of the task's own model, from which its kind is inferred."""
@@ -250,7 +252,10 @@ def loading_of(
     """
     loading = _as_it_is(path, preprocessing)
     folder = loading.folder
-    head = None if expert is None else kept_head(loading.folder, expert)
+    if expert is None:
+        head = None
+    else:
+        head = kept_head(loading.folder, expert)
     if head is not None and expert is not None:
         source = Own(checkpoint=head, names={name: name for name in head.tensors})
         if (folder / HEADS / expert / "config.json").is_file():
@@ -299,7 +304,9 @@ def _in_memory(subject: Subject, further_preprocessing: Sequence[Path]) -> Loadi
 def class_of(config: Mapping[str, Any]) -> str:
     """The name of the model class in a config.json; empty if it has none."""
     named = config.get("architectures")
-    return named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
+    if isinstance(named, list) and named and isinstance(named[0], str):
+        return named[0]
+    return ""
 
 
 def _folder(path: Path) -> Path:
@@ -314,4 +321,6 @@ def _folder(path: Path) -> Path:
 def _with_vocabulary(config: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
     """The config of a head, adapted to a body whose vocabulary may differ."""
     size = body.get("vocab_size")
-    return {**config, "vocab_size": size} if size is not None and "vocab_size" in config else config
+    if size is not None and "vocab_size" in config:
+        return {**config, "vocab_size": size}
+    return config

@@ -50,7 +50,10 @@ class Table:
 
 def refused(path: Path, sentence: str, row: str = "", details: object = "") -> TaskError:
     """The error with ``sentence`` about a file, or a row in it."""
-    at = f"{path_text(path)}, {row}" if row else path_text(path)
+    if row:
+        at = f"{path_text(path)}, {row}"
+    else:
+        at = path_text(path)
     return TaskError(f"{at}: {sentence}", path=path, key=row or None, details=str(details))
 
 
@@ -126,7 +129,10 @@ class Picture:
             hasher.update(np.ascontiguousarray(self.given).data)
             return hasher.hexdigest()
         try:
-            content = self.given.read_bytes() if isinstance(self.given, Path) else self.given
+            if isinstance(self.given, Path):
+                content = self.given.read_bytes()
+            else:
+                content = self.given
         except OSError as error:
             raise self._refused("The picture cannot be read.", error) from None
         return hashlib.sha256(content).hexdigest()
@@ -147,7 +153,9 @@ def _plain(image: Any) -> Any:
 
         grey_HW = np.asarray(image).astype(np.int64)
         return Image.fromarray((grey_HW >> 8).clip(0, 255).astype(np.uint8))
-    return image if image.mode in {"L", "RGB", "RGBA"} else image.convert("RGB")
+    if image.mode in {"L", "RGB", "RGBA"}:
+        return image
+    return image.convert("RGB")
 
 
 def picture_of(table: Path, row: str, value: Any) -> Picture:
@@ -158,7 +166,10 @@ def picture_of(table: Path, row: str, value: Any) -> Picture:
     if isinstance(value, dict):  # the form used by ``datasets``
         value = value.get("bytes") or value.get("path")
     if isinstance(value, str):
-        folder = table if table.is_dir() else table.parent
+        if table.is_dir():
+            folder = table
+        else:
+            folder = table.parent
         try:
             path = (folder / value).resolve()
             is_inside = path.is_relative_to(folder.resolve())
@@ -353,17 +364,25 @@ class Labels:
             return None
         if isinstance(value, int) and 0 <= value < len(names):
             named = self.ids.get(names[value].casefold())
-            value = value if named is None else named
-        index = self.ids.get(value.strip().casefold()) if isinstance(value, str) else value
+            if named is not None:
+                value = named
+        if isinstance(value, str):
+            index = self.ids.get(value.strip().casefold())
+        else:
+            index = value
         if index is None and isinstance(value, str):
             index = whole_number(value)
-        return index if index in self.allowed else None
+        if index in self.allowed:
+            return index
+        return None
 
 
 def whole_number(text: str) -> int | None:
     """The value of a text of one to nine digits; None for any other text."""
     digits = text.strip()
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+    if digits.isascii() and digits.isdigit() and len(digits) < 10:
+        return int(digits)
+    return None
 
 
 def head_labels(config: Mapping[str, Any]) -> list[str]:
@@ -376,7 +395,8 @@ def head_labels(config: Mapping[str, Any]) -> list[str]:
         except (ValueError, KeyError):
             pass
     count = config.get("num_labels", 2)
-    count = count if isinstance(count, int) and 0 < count < 1_000_000 else 2
+    if not (isinstance(count, int) and 0 < count < 1_000_000):
+        count = 2
     return [unnamed_label(index) for index in range(count)]
 
 
@@ -409,7 +429,10 @@ def answer_labels(task: Task, config: Mapping[str, Any]) -> list[str]:
     if len(task.labels) == len(names):
         names = list(task.labels)
     prefixes = {names[index].rpartition("/")[0] for index in labels_of(task, config).allowed}
-    shared = f"{prefixes.pop()}/" if len(prefixes) == 1 else ""
+    if len(prefixes) == 1:
+        shared = f"{prefixes.pop()}/"
+    else:
+        shared = ""
     return [name.removeprefix(shared) for name in names]
 
 

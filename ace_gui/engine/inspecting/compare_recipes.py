@@ -68,9 +68,10 @@ def by_method(recipe: Recipe, methods: Sequence[str]) -> tuple[Recipe, ...]:
     names = dict.fromkeys(methods)
     with_variants = {name.partition(":")[0] for name in names if ":" in name}
     without_variant = {key: value for key, value in recipe.parameters.items() if key != "variant"}
-    plain = (
-        replace(recipe, parameters=without_variant) if "variant" in recipe.parameters else recipe
-    )
+    if "variant" in recipe.parameters:
+        plain = replace(recipe, parameters=without_variant)
+    else:
+        plain = recipe
     return tuple(_by_method(plain if name in with_variants else recipe, name) for name in names)
 
 
@@ -80,7 +81,9 @@ def _by_method(recipe: Recipe, name: str) -> Recipe:
     method, variant = method_variant(name)
     if method.name != recipe.merge_method:
         return replace(recipe, merge_method=method.name, parameters=variant, overrides=(), notes=())
-    return replace(recipe, parameters={**recipe.parameters, **variant}) if variant else recipe
+    if variant:
+        return replace(recipe, parameters={**recipe.parameters, **variant})
+    return recipe
 
 
 def by_value(recipe: Recipe, name: str, values: Sequence[ParameterValue]) -> tuple[Recipe, ...]:
@@ -188,7 +191,10 @@ def _compared(
     finished = variant.finished
     if finished is None:
         exists = variant.store.exists()
-        store = None if exists else variant.store
+        if exists:
+            store = None
+        else:
+            store = variant.store
         require_room(prepared.plan, device, store, memory_bytes)
         reset_peak_memory()
         limits: dict[str, Any] = {"memory_bytes": memory_bytes, "workers": workers}
@@ -255,7 +261,9 @@ def measure(prepared: Prepared, store: Path) -> Steps[dict[str, Any]]:
             for index, t in enumerate(row.experts):
                 figures_3T[:, t] += *_squares(deltas[index], delta), square_of_delta
         yield None
-    return _figures(square, figures_3T, names) if rows else {}
+    if rows:
+        return _figures(square, figures_3T, names)
+    return {}
 
 
 def _squares(change: Tensor, delta: Tensor) -> tuple[float, float]:

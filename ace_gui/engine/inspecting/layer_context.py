@@ -236,7 +236,10 @@ def side_by_side(
     loss. A GPU does one after another, as two threads must not initialise its libraries at the same
     time.
     """
-    threads = torch.get_num_threads() if device.type == "cpu" else 1
+    if device.type == "cpu":
+        threads = torch.get_num_threads()
+    else:
+        threads = 1
 
     def start() -> None:
         torch.set_num_threads(1)

@@ -130,7 +130,10 @@ def _of_merge(context: InspectionContext) -> Arrays:
     merged = context.merged()
     report = context.report(merged)
     reshaped = merged.diagnostics.reshaped
-    unshaped = None if reshaped is None else np.array(reshaped[0])
+    if reshaped is None:
+        unshaped = None
+    else:
+        unshaped = np.array(reshaped[0])
     if merged.preliminary is None:
         return _entry(report, _values(merged.delta), unshaped=unshaped)
     if torch.equal(merged.preliminary, merged.delta):  # nothing was refined
@@ -194,7 +197,9 @@ def _report(store: Path, prepared: Prepared, row: PlanRow) -> LayerReport | None
         and manifest.libraries == library_versions()
         and row in manifest.rows
     )
-    return reports(store).get(row.name) if same else None
+    if same:
+        return reports(store).get(row.name)
+    return None
 
 
 COMPARED: Final = 100
@@ -274,7 +279,10 @@ def alignment(
     k = min(COMPARED, *before_OI.shape)
     before = leading_triplets(before_OI, k)
     # Without refinement both are equal.
-    after = before if torch.equal(before_OI, after_OI) else leading_triplets(after_OI, k)
+    if torch.equal(before_OI, after_OI):
+        after = before
+    else:
+        after = leading_triplets(after_OI, k)
     count = min(len(before.s_K), len(after.s_K))
     left_K = (before.u_OK[:, :count] * after.u_OK[:, :count]).sum(dim=0).abs()
     right_K = (before.vh_KI[:count] * after.vh_KI[:count]).sum(dim=1).abs()

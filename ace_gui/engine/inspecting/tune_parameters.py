@@ -117,14 +117,18 @@ def _searched(
     """Yield and return the result of each trial."""
     count = merges or usual_merges(len(chosen))
     start = _own_values(recipe, chosen)
-    asking = (
-        _grid(*chosen[0], count, start) if len(chosen) == 1 else _proposed(chosen, count, start)
-    )
+    if len(chosen) == 1:
+        asking = _grid(*chosen[0], count, start)
+    else:
+        asking = _proposed(chosen, count, start)
     points: list[TunePoint] = []
     scores: list[float | None] | None = None
     while True:
         try:
-            batch = next(asking) if scores is None else asking.send(scores)
+            if scores is None:
+                batch = next(asking)
+            else:
+                batch = asking.send(scores)
         except StopIteration:
             return points
         arguments = [
@@ -227,7 +231,9 @@ def objective(scores: Sequence[TaskScore]) -> float:
             "expert of each task.",
             key="tasks",
         )
-    return -mean.score if scores[0].metric in LESS_IS_BETTER else mean.score
+    if scores[0].metric in LESS_IS_BETTER:
+        return -mean.score
+    return mean.score
 
 
 def _checked(recipe: Recipe, ranges: Sequence[ParameterRange]) -> list[tuple[ParameterRange, Any]]:
@@ -241,7 +247,10 @@ def _checked(recipe: Recipe, ranges: Sequence[ParameterRange]) -> list[tuple[Par
         raise RecipeError(f"`{twice[0]}` is to be tuned twice; give it one range.", key=twice[0])
     for parameter in ranges:
         for value in (parameter.low, parameter.high):
-            kind = fields[parameter.name].kind if parameter.name in fields else "float"
+            if parameter.name in fields:
+                kind = fields[parameter.name].kind
+            else:
+                kind = "float"
             checked = int(value) if kind == "int" and float(value).is_integer() else value
             checked_parameters(method, {**recipe.parameters, parameter.name: checked})
     return [(parameter, fields[parameter.name]) for parameter in ranges]

@@ -230,7 +230,10 @@ class _Work:
             put_fixed(row, self._readers, self._parameters, self._device)
         self._cache = Kept(cached_bytes(self._parameters.bytes))
         everyone = list(range(len(self._prepared.experts)))
-        stages = [[t] for t in everyone] if self._learning.per_expert else [everyone]
+        if self._learning.per_expert:
+            stages = [[t] for t in everyone]
+        else:
+            stages = [everyone]
         for number, experts in enumerate(stages):
             yield from self._stage(number, experts, models)
         self._writer.finish(
@@ -330,7 +333,10 @@ class _Work:
         compared = [len(self._expected[task.name]) for task in tasks if task.name in self._expected]
         window = window_of(compared, parameters.batch)
         radius = learning.radius(parameters)
-        minimised = sharpness_aware(objective, values, radius) if radius else objective
+        if radius:
+            minimised = sharpness_aware(objective, values, radius)
+        else:
+            minimised = objective
         loop = Loop(values, minimised, parameters, plain=learning.plain_descent, window=window)
         owners = [self._prepared.plan.recipe.expert_names[t] for t in experts]
         title = TITLE.format(self._prepared.method.title)

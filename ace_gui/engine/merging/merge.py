@@ -123,7 +123,10 @@ def _device_with_room(
     """The device that merges. Raises ResourceError if the largest tensor does not fit."""
     where = resolve_device("cpu" if workers else device)
     if workers is None:  # workers have memory of their own
-        on_gpu = memory_of(where) if where.type == "cuda" else None
+        if where.type == "cuda":
+            on_gpu = memory_of(where)
+        else:
+            on_gpu = None
         require_memory(prepared, memory_bytes, on_gpu)
     forget_peak(where)
     return where
@@ -140,7 +143,8 @@ def _warnings_of(events: Iterator[_Learning]) -> Generator[_Learning, None, tupl
     """Pass the events on; returns the warnings of the last one about learning."""
     warnings: tuple[str, ...] = ()
     for event in events:
-        warnings = event.warnings if isinstance(event, LearningProgress) else warnings
+        if isinstance(event, LearningProgress):
+            warnings = event.warnings
         yield event
     return warnings
 
@@ -281,7 +285,10 @@ def _merge_here(
         # A batch counts as its first row; asking for it starts the first one.
         early = {work.row.name: (work, pieces) for work, pieces in next(closing_whole, [])}
         for row in waiting:
-            source = closing_whole if prepared.is_whole(row) else in_parts_only
+            if prepared.is_whole(row):
+                source = closing_whole
+            else:
+                source = in_parts_only
             while row.name not in early:
                 early |= {work.row.name: (work, pieces) for work, pieces in next(source)}
             yield progress.write(row, *early.pop(row.name))
@@ -386,7 +393,10 @@ def _shared_output(store: MergeStore) -> Iterator[SharedOutput]:
 
 def _write_side_files(base: Checkpoint, folder: Path) -> None:
     """Write the base's side files, or changed ones if the merge took something from the experts."""
-    files = base.side_files if base.output_files is None else base.output_files
+    if base.output_files is None:
+        files = base.side_files
+    else:
+        files = base.output_files
     copy_side_files(files, folder)
     for part in base.parts:
         without_quantisation_settings(folder / part / "config.json")

@@ -195,7 +195,10 @@ def layout_digest(prepared: Prepared) -> str:
             (name, token_rows.tobytes()) for name, token_rows in sorted(model.token_rows.items())
         )
         for part in chain([sorted(model.own_names.items())], _offsets(model.checkpoint), rows):
-            text = part if isinstance(part, bytes) else repr(part).encode("utf-8", "surrogatepass")
+            if isinstance(part, bytes):
+                text = part
+            else:
+                text = repr(part).encode("utf-8", "surrogatepass")
             digest.update(text)
     return digest.hexdigest()
 

@@ -48,7 +48,10 @@ class LearnedRow:
         self._indices = list(range(len(row.experts)) if only is None else only)
         self.experts = [row.experts[index] for index in self._indices]
         weights = prepared.weights_of(row)
-        self.weights = [1.0] if only is not None else [weights[index] for index in self._indices]
+        if only is not None:
+            self.weights = [1.0]
+        else:
+            self.weights = [weights[index] for index in self._indices]
         self._row = row
         self._prepared = prepared
         self._readers = readers
@@ -85,7 +88,9 @@ class LearnedRow:
     def findings(self) -> Findings | None:
         """The findings of the method's survey for these experts."""
         findings = self._prepared.findings_of(self._row)
-        return None if findings is None else findings_of(findings, self._indices)
+        if findings is None:
+            return None
+        return findings_of(findings, self._indices)
 
     def close(self) -> None:
         """Release memory that is not needed until the next read."""
@@ -123,13 +128,19 @@ class LearnedRow:
                 whole_gradient if part is None else whole_gradient.reshape(-1)[slice(*part)]
             ),
         )
-        oriented = gradient.T if self._row.transposed else gradient
+        if self._row.transposed:
+            oriented = gradient.T
+        else:
+            oriented = gradient
         return oriented.contiguous().float()
 
 
 def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
     """Set a row of the merged model, given in the orientation of the task vectors."""
-    stored = weight.T if row.transposed else weight
+    if row.transposed:
+        stored = weight.T
+    else:
+        stored = weight
     if row.part is None:
         parameters.write(row.tensor, stored)
         return
@@ -226,7 +237,10 @@ class MergedValues:
         """A function that maps values to gates, with the random numbers of the step."""
 
         def gates_of(values: Values) -> Values:
-            generator = None if step is None else _generator(self.seed, row.name, step)
+            if step is None:
+                generator = None
+            else:
+                generator = _generator(self.seed, row.name, step)
             return self.learning.gates(values, self.parameters, generator)
 
         return gates_of

@@ -38,7 +38,9 @@ def quantisation_noise(row: PlanRow, readers: Readers) -> float | None:
         return None
     gram_TT, base_energy = gram(row, readers, _sampled(prod(row.shape)))
     changes = float(gram_TT.trace())
-    return min(1.0, sum(roundings) * base_energy / changes) if changes else None
+    if changes:
+        return min(1.0, sum(roundings) * base_energy / changes)
+    return None
 
 
 def _of_change(base: float, expert: ModelReader, name: str) -> float:
@@ -51,7 +53,9 @@ def _of_change(base: float, expert: ModelReader, name: str) -> float:
 
 def _rounding(model: ModelReader, name: str) -> float:
     info = model.model.checkpoint.tensors[model.model.own_names[name]]
-    return info.rounding(model.reader) if isinstance(info, DerivedInfo) else 0.0
+    if isinstance(info, DerivedInfo):
+        return info.rounding(model.reader)
+    return 0.0
 
 
 def _sampled(elements: int) -> list[Part]:

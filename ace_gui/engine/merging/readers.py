@@ -59,11 +59,10 @@ class ModelReader:
         if base_name in self.model.token_rows:
             tensor = self._read_by_token(base_name, part)
         else:
-            tensor = (
-                self.reader.read(expert_name)
-                if part is None
-                else self.reader.read_part(expert_name, *part)
-            )
+            if part is None:
+                tensor = self.reader.read(expert_name)
+            else:
+                tensor = self.reader.read_part(expert_name, *part)
         if checked and not is_finite(tensor):
             raise self._error(expert_name)
         return tensor
@@ -87,7 +86,9 @@ class ModelReader:
             base_rows = base_rows.to(torch.promote_types(base_rows.dtype, read.dtype))
             base_rows[index * width : (index + count) * width] = read
         flat = base_rows[start - first * width : stop - first * width]
-        return flat.reshape(shape) if part is None else flat
+        if part is None:
+            return flat.reshape(shape)
+        return flat
 
     def non_finite(self, base_name: str) -> str:
         """Where the tensor has NaN or Inf ("3 NaN values (first at [0, 3])").
@@ -130,13 +131,17 @@ class ModelReader:
         if not isinstance(info, ChangedInfo) or info.brought:
             return None
         flat = info.delta(self.reader, *(part or (0, math.prod(info.shape))))
-        return flat if part is not None else flat.reshape(info.shape)
+        if part is not None:
+            return flat
+        return flat.reshape(info.shape)
 
     def dtype(self, base_name: str) -> torch.dtype:
         """The dtype of the tensor as stored; float32 for what an adapter adds."""
         stored = torch_dtype(self.model.checkpoint.tensors[self.model.own_names[base_name]].dtype)
         is_added = self.model.checkpoint.adapter is not None and stored != torch.float64
-        return torch.float32 if is_added else stored
+        if is_added:
+            return torch.float32
+        return stored
 
 
 class Readers:
@@ -149,7 +154,10 @@ class Readers:
         self.prepared = prepared
         self._files = prepared.files
         self.checksums = ReadChecksums()
-        recording = self.checksums if with_checksums else None
+        if with_checksums:
+            recording = self.checksums
+        else:
+            recording = None
         self.base = ModelReader(prepared.base, checksums=recording)
         self.experts = tuple(
             ModelReader(expert, self.base, recording) for expert in prepared.experts

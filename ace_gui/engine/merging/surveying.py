@@ -80,7 +80,10 @@ def surveyed(
     prepared = readers.prepared
     saved = _saved(store)
     findings = prepared.groundwork.findings
-    parameters = None if only is None else prepared.parameters_of(only)
+    if only is None:
+        parameters = None
+    else:
+        parameters = prepared.parameters_of(only)
     scan = scanned_here(readers)
     if workers is not None:
         scan = partial(_scanned_by, workers, readers)
@@ -121,7 +124,10 @@ def _findings_of(
 def _survey_key(group: Group, declared: MethodSurvey) -> Hashable:
     """Equal for surveys with the same findings: of the same rows, with the same parameters used."""
     values = asdict(group.parameters)
-    names = tuple(values) if declared.uses is None else declared.uses
+    if declared.uses is None:
+        names = tuple(values)
+    else:
+        names = declared.uses
     used = tuple(values[name] for name in names)
     return (group.method.name, declared.finds, used, tuple(row.name for row in group.rows))
 
@@ -256,7 +262,10 @@ def row_contribution(
         of_part = partial(measure, survey, of, readers)
         total = None
         for sums in ordered(pool, of_part, parts_of_pass(prod(of.shape))):
-            total = sums if total is None else total.add_(sums)
+            if total is None:
+                total = sums
+            else:
+                total = total.add_(sums)
         return total
 
     # Experts with NaN or Inf in the row are excluded if the recipe says so.

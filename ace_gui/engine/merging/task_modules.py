@@ -339,7 +339,10 @@ class _Writing:
     def _add_differences(self, row: PlanRow, resolved: PlanRow, modules: Differences[Any]) -> None:
         """Write each expert's difference; zero for an excluded expert."""
         cut = modules.cut(self._prepared.parameters_of(row))
-        shape = row.shape[::-1] if row.transposed else row.shape
+        if row.transposed:
+            shape = row.shape[::-1]
+        else:
+            shape = row.shape
         deltas = differences(resolved, self._readers)
         absent = (t for t in row.experts if t not in resolved.experts)
         nothing = ((t, torch.zeros(shape)) for t in absent)

@@ -91,7 +91,10 @@ class TaskVectors(OnDemand):
         self.names = tuple(expert.model.name for expert in self._experts)
         stored, _ = self._remembered(BASE, lambda: (self._stored(readers.base, row.tensor), False))
         # Integers never get here. Dtypes narrower than float32 are widened exactly.
-        self._dtype = torch.float64 if stored.dtype == torch.float64 else torch.float32
+        if stored.dtype == torch.float64:
+            self._dtype = torch.float64
+        else:
+            self._dtype = torch.float32
         self.base = self._oriented(stored)
 
     def __len__(self) -> int:
@@ -108,7 +111,9 @@ class TaskVectors(OnDemand):
             return self._oriented(stored)
         value = self._formed(stored.to(self._dtype))
         is_cached = self._cache is not None and stored.dtype == self._dtype
-        return value - self.base if is_cached else value.sub_(self.base)
+        if is_cached:
+            return value - self.base
+        return value.sub_(self.base)
 
     def like(self, read: Callable[[Part | None], Tensor]) -> Tensor:
         """Bring another tensor with the row's stored layout into the form of the task vectors.
@@ -153,7 +158,9 @@ class TaskVectors(OnDemand):
             return STRICT
         dtypes = [expert.dtype(answering_name(self._row, expert.model)) for expert in self._experts]
         tolerance = of_experts(dtypes, weights, norm)
-        return tolerance if output is None else with_output(tolerance, output, norm)
+        if output is None:
+            return tolerance
+        return with_output(tolerance, output, norm)
 
     def _norm_of_base(self) -> float:
         return float(torch.linalg.vector_norm(self.base))
@@ -174,7 +181,9 @@ class TaskVectors(OnDemand):
 
     def _turn(self, matrix: Tensor) -> Tensor:
         """Convert between stored and working orientation, as a view: products read either."""
-        return matrix.T if self._row.transposed and self.part is None else matrix
+        if self._row.transposed and self.part is None:
+            return matrix.T
+        return matrix
 
 
 class GpuVectors(TaskVectors):
@@ -312,7 +321,9 @@ def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measu
     for stored, name in names_by_row.get("", ()):
         tensors[name] = [statistics.read(stored).to(device)[list(row.experts)]]
     values = {name: torch.cat(pieces) for name, pieces in tensors.items()}
-    return Measured(values=values, experts=len(row.experts)) if values else None
+    if values:
+        return Measured(values=values, experts=len(row.experts))
+    return None
 
 
 @lru_cache(maxsize=4)

@@ -359,7 +359,9 @@ def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -
 
 def _of_method(row: PlanRow, tolerance: Tolerance) -> Tolerance:
     """What the method may use of the tolerance, beside steps that use some."""
-    return tolerance.part(SHARE_BEFORE) if row.after.reshapes else tolerance
+    if row.after.reshapes:
+        return tolerance.part(SHARE_BEFORE)
+    return tolerance
 
 
 def _tensor_findings(

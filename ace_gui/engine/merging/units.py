@@ -114,7 +114,9 @@ class MemoryBudget:
 
     def admits(self, need: int, matrices: int) -> bool:
         """Whether a batch of this size should be tried, given the failures so far."""
-        return need < self.too_large if matrices == 1 else need <= self.largest
+        if matrices == 1:
+            return need < self.too_large
+        return need <= self.largest
 
     @property
     def _held(self) -> int:
@@ -136,7 +138,10 @@ class MemoryBudgets:
 
 def budgets_of(device: torch.device, memory_bytes: int | None = None) -> MemoryBudgets:
     """``memory_bytes``: limit of host memory; None: what is free."""
-    host = free_memory() if memory_bytes is None else memory_bytes
+    if memory_bytes is None:
+        host = free_memory()
+    else:
+        host = memory_bytes
     free = bytes_free(device)
     return MemoryBudgets(
         device=device,
@@ -432,7 +437,10 @@ def scan_rows(scan: Scan, rows: Sequence[PlanRow], readers: Readers) -> Scanned:
         for row in rows:
             contribution = scan(row, readers, pool)
             if isinstance(contribution, Tensor) and not contribution.is_floating_point():
-                counts = contribution if counts is None else counts.add_(contribution)
+                if counts is None:
+                    counts = contribution
+                else:
+                    counts = counts.add_(contribution)
                 contribution = None
             contributions.append(contribution)
     if counts is not None:

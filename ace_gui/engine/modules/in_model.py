@@ -57,7 +57,10 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
     a body.
     """
     has_encoder = bool(getattr(model.config, "is_encoder_decoder", False))
-    body = model.get_encoder() if has_encoder else model.base_model
+    if has_encoder:
+        body = model.get_encoder()
+    else:
+        body = model.base_model
     accepted = inspect.signature(body.forward).parameters
     arguments = {name: value for name, value in inputs.items() if name in accepted}
     if "use_cache" in accepted and not has_encoder:
@@ -275,7 +278,10 @@ def _by_prompt(
 
     @wraps(generate)
     def written(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-        named = {} if inputs is None else {model.main_input_name: inputs}
+        if inputs is None:
+            named = {}
+        else:
+            named = {model.main_input_name: inputs}
         names = (model.main_input_name, "attention_mask", "token_type_ids", "inputs_embeds")
         prompt = named | {n: kwargs[n] for n in names if kwargs.get(n) is not None}
         share_T = shares((), prompt)
@@ -361,7 +367,10 @@ def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf
     if not has_modules(folder):
         return None
     manifest, _ = read_described(folder)
-    known_expert = expert if expert in manifest.experts else None
+    if expert in manifest.experts:
+        known_expert = expert
+    else:
+        known_expert = None
     if base is None and manifest.base is not None:
         base = base_of(folder)
     return ModulesOf(folder=folder, kind=manifest.kind, expert=known_expert, base=base)
@@ -387,7 +396,10 @@ def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
         count = _examples(args, kwargs)
         if count <= 1 or any(kwargs.get(name) is not None for name in _CACHES):
             return plain(*args, **kwargs)
-        without = {"use_cache": False} if can_cache else {}
+        if can_cache:
+            without = {"use_cache": False}
+        else:
+            without = {}
         outputs = [
             plain(
                 *(_row(argument, n, count) for argument in args),
@@ -403,7 +415,10 @@ def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
 def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(plain)
     def generate(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-        named = {} if inputs is None else {"inputs": inputs}
+        if inputs is None:
+            named = {}
+        else:
+            named = {"inputs": inputs}
         count = _examples((), {**named, **kwargs})
         if count <= 1:
             return plain(*args, **named, **kwargs)
@@ -420,7 +435,8 @@ def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
         longest = max(row.shape[1] for row in rows)
         pads = (kwargs.get("pad_token_id"), config.pad_token_id, config.eos_token_id)
         fill = next((pad for pad in pads if pad is not None), 0)
-        fill = fill[0] if isinstance(fill, list) else fill
+        if isinstance(fill, list):
+            fill = fill[0]
         return torch.cat([functional.pad(r, (0, longest - r.shape[1]), value=fill) for r in rows])
 
     return generate
@@ -434,19 +450,25 @@ def _examples(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
         if isinstance(argument, Tensor) and argument.ndim
     )
     first = next(tensors, None)
-    return 1 if first is None else len(first)
+    if first is None:
+        return 1
+    return len(first)
 
 
 def _row(value: Any, n: int, count: int) -> Any:
     same = isinstance(value, Tensor) and value.ndim and len(value) == count
-    return value[n : n + 1] if same else value
+    if same:
+        return value[n : n + 1]
+    return value
 
 
 def _joined(outputs: Sequence[Any]) -> Any:
     """Join the outputs: tensors by example, numbers averaged, caches dropped."""
     first = outputs[0]
     if isinstance(first, Tensor):
-        return torch.cat(list(outputs)) if first.ndim else torch.stack(list(outputs)).mean()
+        if first.ndim:
+            return torch.cat(list(outputs))
+        return torch.stack(list(outputs)).mean()
     if isinstance(first, Mapping):
         joined = {key: _joined([output[key] for output in outputs]) for key in first}
         return type(first)(**joined)

@@ -169,7 +169,9 @@ class BlockRouter(nn.Module):
         """The weights for each example."""
         hidden = torch.relu(input_NLH @ self.hidden.T + self.hidden_bias)
         output = hidden @ self.out.T + self.out_bias
-        return output if output.ndim == 2 else mean_over_tokens(output.flatten(1, -2), self.mask)
+        if output.ndim == 2:
+            return output
+        return mean_over_tokens(output.flatten(1, -2), self.mask)
 
     def asked(self, layer: Any, inputs: Tensor) -> Tensor:
         """The weights; the first layer that asks computes them for the whole block."""
@@ -213,13 +215,19 @@ class ExpertChanges(nn.Module):
         bias_O = layer.bias
         if self.biases is not None:
             change_O = share_T @ self.biases
-            bias_O = change_O if bias_O is None else bias_O + change_O
+            if bias_O is None:
+                bias_O = change_O
+            else:
+                bias_O = bias_O + change_O
         mixed_OI = weight_OI + torch.tensordot(share_T, self.changes, dims=1)
         return functional.linear(inputs, mixed_OI, bias_O)
 
 
 def _forward(layer: Any, transposed: bool, inputs: Tensor) -> Tensor:
-    weight_OI = layer.weight.T if transposed else layer.weight
+    if transposed:
+        weight_OI = layer.weight.T
+    else:
+        weight_OI = layer.weight
     outputs: Tensor = layer.get_submodule(NAME).outputs(layer, weight_OI, inputs)
     return outputs
 
@@ -246,7 +254,10 @@ def put_layers(
     for placed in layers:
         block = block_of(placed.tensor)
         shape = placed.changes.shape[1:]
-        target = None if block is None else linear_layer(model, finder, placed.tensor, shape)
+        if block is None:
+            target = None
+        else:
+            target = linear_layer(model, finder, placed.tensor, shape)
         if target is None or block is None:
             continue
         layer, transposed = target
@@ -305,7 +316,10 @@ def _inform_routers(model: Any, routers: Sequence[BlockRouter]) -> None:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         mask = kwargs.get("attention_mask")
         for router in routers:
-            router.mask = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
+            if isinstance(mask, Tensor) and mask.ndim == 2:
+                router.mask = mask
+            else:
+                router.mask = None
         return forward(*args, **kwargs)
 
     model.forward = wrapped
@@ -363,7 +377,10 @@ class SmileExperts(nn.Module):
         """
         super().__init__()
         for name, parts in (("outs", outs), ("ins", ins), ("biases", biases)):
-            stacked = torch.stack([*parts]) if parts else None
+            if parts:
+                stacked = torch.stack([*parts])
+            else:
+                stacked = None
             self.register_buffer(name, stacked, persistent=False)
         self.register_buffer("outputs", outputs, persistent=False)
         inputs = self.ins.shape[2]

@@ -155,7 +155,9 @@ _BLOCK: Final = re.compile(r"(.*?\.\d+)\.")
 def block_of(tensor: str) -> str | None:
     """The block of a tensor by its name, "vit.encoder.layer.3"; None outside of blocks."""
     match = _BLOCK.match(tensor)
-    return None if match is None else match[1]
+    if match is None:
+        return None
+    return match[1]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,7 +123,10 @@ def read_described(folder: Path) -> tuple[ModulesManifest, Layout]:
     """
     manifest = read_manifest(folder)
     layout = read_layout(folder)
-    experts = manifest.experts if layout.all is None else layout.all
+    if layout.all is None:
+        experts = manifest.experts
+    else:
+        experts = layout.all
     if experts != manifest.experts or not set(layout.names) <= set(experts):
         raise refusal(folder, f"{MODULES} and modules.json name different experts; merge again.")
     return manifest, layout
@@ -179,13 +182,19 @@ class TaskTensors:
         """Every tensor, one at a time, in the merged model's dtype. Raises CheckpointError."""
         module_names = self._module_names
         merged = TensorReader(self.modules.merged)
-        base = None if self.base is None else TensorReader(self.base)
+        if self.base is None:
+            base = None
+        else:
+            base = TensorReader(self.base)
         for name in self.modules.merged.tensors:
             if name in module_names:
                 continue
             tensor = merged.read(name)
             if name in self.rows:
-                start = None if base is None else base.read(name)
+                if base is None:
+                    start = None
+                else:
+                    start = base.read(name)
                 tensor = self._remade(name, tensor, start)
             yield name, tensor
         if self.head is not None:
@@ -194,9 +203,15 @@ class TaskTensors:
                 yield name, head.read(stored)
 
     def _remade(self, name: str, merged: Tensor, base: Tensor | None) -> Tensor:
-        wide = torch.float64 if merged.dtype == torch.float64 else torch.float32
+        if merged.dtype == torch.float64:
+            wide = torch.float64
+        else:
+            wide = torch.float32
         result = merged.to(wide).reshape(-1).clone()
-        start = None if base is None else base.to(wide).reshape(-1)
+        if base is None:
+            start = None
+        else:
+            start = base.to(wide).reshape(-1)
         for row, part in self.rows[name].items():
             elements = elements_of(result, part)
             if start is not None and _of_base(self.modules, self.expert, row):

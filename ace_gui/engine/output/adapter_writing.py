@@ -256,7 +256,9 @@ class _Writing:
         if factors is None:
             changes = self._changes(item)
             if energy is None:
-                return item.rank if any(change.any() for change in changes) else 0
+                if any(change.any() for change in changes):
+                    return item.rank
+                return 0
             squares = [squared_values(change) for change in changes]
         elif energy is None:
             return item.rank
@@ -318,7 +320,10 @@ class _Writing:
         if item.experts > 1:
             return self._joined_stack(item)
         (row, *further) = self.plan.rows[item.tensor]
-        shares = None if further else shares_of(self.prepared, row)
+        if further:
+            shares = None
+        else:
+            shares = shares_of(self.prepared, row)
         changes = low_rank_changes(self.prepared, row)
         if shares is None or changes is None:
             return None
@@ -326,7 +331,9 @@ class _Writing:
         for t, change in changes:
             b_OR, a_RI = change.factors(partial(read_factor, self.readers.experts[t].reader))
             terms.append((shares[row.experts.index(t)] * change.scale, b_OR, a_RI))
-        return [joined(terms)] if terms else None
+        if terms:
+            return [joined(terms)]
+        return None
 
     def _joined_stack(self, item: Factored) -> list[Factors] | None:
         """As ``_joined``, for the matrices of a stack, in one tensor of the files or several."""
@@ -357,7 +364,10 @@ class _Writing:
         """The merged change of each matrix as outputs × inputs, float64."""
         merged, base = self._merged(item.parameter.tensors)
         outputs, inputs = item.sides
-        sides = (inputs, outputs) if item.turned else (outputs, inputs)
+        if item.turned:
+            sides = (inputs, outputs)
+        else:
+            sides = (outputs, inputs)
         change = (merged.double() - base.double()).reshape(item.experts, *sides)
         return [(matrix.T.contiguous() if item.turned else matrix) for matrix in change]
 

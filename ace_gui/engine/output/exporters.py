@@ -192,8 +192,14 @@ class PeftAdapter(Straight):
 
     def write(self, store: Path, folder: Path, chosen: AdapterExport) -> Written:
         """Cut the merged change to the chosen size."""
-        rank = None if chosen.by_energy else chosen.rank
-        energy = chosen.energy if chosen.by_energy else None
+        if chosen.by_energy:
+            rank = None
+        else:
+            rank = chosen.rank
+        if chosen.by_energy:
+            energy = chosen.energy
+        else:
+            energy = None
         return export_adapter(store, folder, dtype=chosen.dtype, rank=rank, energy=energy)
 
     def merge(

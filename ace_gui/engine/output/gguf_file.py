@@ -122,7 +122,9 @@ def llama_cpp(folder_named: Path | None) -> LlamaCpp:
 def _remembered() -> Path | None:
     with suppress(OSError, UnicodeDecodeError):
         text = llama_cpp_file().read_text("utf-8").strip()
-        return Path(text) if text else None
+        if text:
+            return Path(text)
+        return None
     return None
 
 
@@ -149,7 +151,10 @@ def require_convertible(folder: Path, kind: str) -> None:
     config = _config(folder)
     names = [name for name in config.get("architectures") or () if isinstance(name, str)]
     if not any(name.endswith(_WRITERS) for name in names):
-        class_name = names[0] if names else "no language model"
+        if names:
+            class_name = names[0]
+        else:
+            class_name = "no language model"
         raise OutputError(
             f"llama.cpp runs language models; {path_text(folder)} holds {plain(class_name)}.",
             path=folder,
@@ -177,7 +182,9 @@ def _config(folder: Path) -> dict[str, Any]:
             path=folder,
             details=str(error),
         ) from None
-    return config if isinstance(config, dict) else {}
+    if isinstance(config, dict):
+        return config
+    return {}
 
 
 def written_gguf(
@@ -224,7 +231,10 @@ def _converted(
     folder: Path, fresh: Path, kind: str, llama: LlamaCpp, base: Path | None
 ) -> Iterator[JobProgress]:
     if is_peft_adapter(folder):
-        more = [] if base is None else ["--base", str(base)]
+        if base is None:
+            more = []
+        else:
+            more = ["--base", str(base)]
         script = [CONVERT_ADAPTER, str(folder), "--outfile", str(fresh), "--outtype", kind, *more]
         yield from _run([llama.python, *_in(llama, script)], llama, TITLE)
         return
@@ -344,14 +354,22 @@ def _end_tokens(folder: Path) -> list[str]:
         tokenizer = load_tokenizer([folder])
     except (OSError, ValueError, AttributeError, WorkbenchError):
         return []
-    indices = ends if isinstance(ends, list) else [ends]
+    if isinstance(ends, list):
+        indices = ends
+    else:
+        indices = [ends]
     numbers = [index for index in indices if isinstance(index, int)]
     return [str(token) for token in tokenizer.convert_ids_to_tokens(numbers) if token]
 
 
 def file_for(folder: Path, kind: str) -> Path:
     """Where the GGUF file of a folder is written if nothing is said: beside the folder."""
-    ending = "-lora" if is_peft_adapter(folder) else f"-{kind}" if kind != AUTO else ""
+    if is_peft_adapter(folder):
+        ending = "-lora"
+    elif kind != AUTO:
+        ending = f"-{kind}"
+    else:
+        ending = ""
     return folder.parent / f"{folder.name}{ending}.gguf"
 
 

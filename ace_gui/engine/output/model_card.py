@@ -70,7 +70,9 @@ class Lineage:
     def licence(self) -> str:
         """The licence of every model, empty if one is missing or different."""
         names = {licence for _, licence in self.licences}
-        return names.pop() if len(names) == 1 else ""
+        if len(names) == 1:
+            return names.pop()
+        return ""
 
 
 def lineage_of(recipe: Recipe) -> Lineage:
@@ -109,15 +111,21 @@ def _name_of_base(paths: list[Path], cards: list[FrontMatter]) -> str:
     guessed = [_stated_name(path) for path in paths]
     sure = {name for name in certain if name}
     if sure:
-        return sure.pop() if len(sure) == 1 else ""
+        if len(sure) == 1:
+            return sure.pop()
+        return ""
     named = [name for name in guessed if name]
     same_folder = named[:1] == guessed[:1] and named[0].endswith("/" + model_name(paths[0]))
-    return named[0] if len(set(named)) == 1 and (len(named) > 1 or same_folder) else ""
+    if len(set(named)) == 1 and (len(named) > 1 or same_folder):
+        return named[0]
+    return ""
 
 
 def _not_a_path(name: str, base: Path) -> str:
     """The name, unless it is just the base's path: ``models/llama`` looks like a hub name."""
-    return "" if base.absolute().as_posix().endswith(f"/{name}") else name
+    if base.absolute().as_posix().endswith(f"/{name}"):
+        return ""
+    return name
 
 
 def _stated_name(path: Path) -> str:
@@ -134,7 +142,9 @@ def _only(name: object) -> str:
     """A hub name, alone or as the only one of a list."""
     if isinstance(name, list) and len(name) == 1:
         name = name[0]
-    return name if isinstance(name, str) and _HUB_NAME.fullmatch(name) else ""
+    if isinstance(name, str) and _HUB_NAME.fullmatch(name):
+        return name
+    return ""
 
 
 def _is_name(name: str) -> bool:
@@ -147,7 +157,9 @@ def _is_name(name: str) -> bool:
 
 
 def _folder(path: Path) -> Path:
-    return path if path.is_dir() else path.parent
+    if path.is_dir():
+        return path
+    return path.parent
 
 
 def _front_matter(folder: Path) -> FrontMatter:
@@ -160,21 +172,32 @@ def _front_matter(folder: Path) -> FrontMatter:
         return {}
     match = re.match(r"\s*---[ \t]*\r?\n(.*?)\r?\n---", raw.decode("utf-8-sig", "replace"), re.S)
     try:
-        content = yaml.safe_load(match[1]) if match else None
+        if match:
+            content = yaml.safe_load(match[1])
+        else:
+            content = None
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
-    return content if isinstance(content, dict) else {}
+    if isinstance(content, dict):
+        return content
+    return {}
 
 
 def _word(value: object) -> str:
     """A licence, language or task as spelled on hubs; empty for anything else."""
-    return value if isinstance(value, str) and _WORD.fullmatch(value) else ""
+    if isinstance(value, str) and _WORD.fullmatch(value):
+        return value
+    return ""
 
 
 def _languages(card: FrontMatter) -> Iterator[str]:
     listed = card.get("language")
     for value in listed if isinstance(listed, list) else [listed]:
-        word = "no" if value is False else _word(value)  # YAML reads `no`, Norwegian, as false
+        # YAML reads `no`, Norwegian, as false
+        if value is False:
+            word = "no"
+        else:
+            word = _word(value)
         if word:
             yield word
 
@@ -184,7 +207,10 @@ def _common_details(cards: list[FrontMatter]) -> dict[str, str]:
     details = {}
     for key in ("license_name", "license_link"):
         values = {value if isinstance(value, str) else "" for value in (c.get(key) for c in cards)}
-        value = values.pop() if len(values) == 1 else ""
+        if len(values) == 1:
+            value = values.pop()
+        else:
+            value = ""
         if value and len(value) <= 200 and value.isprintable():
             details[key] = value
     return details
@@ -284,7 +310,10 @@ def _card(title: str, manifest: Manifest, lineage: Lineage, *, result: str, **va
     if recipe.slices:
         merged = f"One model of {len(recipe.slices)} slices of blocks, merged"
     method = get_method(recipe.merge_method)
-    adapter = f" with the adapter {model_name(recipe.adapter)}" if recipe.adapter else ""
+    if recipe.adapter:
+        adapter = f" with the adapter {model_name(recipe.adapter)}"
+    else:
+        adapter = ""
     return _template().render(
         title=title,
         manifest=manifest,
@@ -304,7 +333,10 @@ def front_matter(method: str, library: Library, lineage: Lineage, *, adapter: bo
     """The YAML at the beginning, without unknown values. An adapter names only the base."""
     models = list(lineage.models)
     if adapter:
-        models = [lineage.base] if lineage.base else []
+        if lineage.base:
+            models = [lineage.base]
+        else:
+            models = []
     front = {
         "library_name": library.name,
         "pipeline_tag": lineage.task or library.task,
@@ -385,7 +417,10 @@ def _cap_lines(reports: Mapping[str, LayerReport]) -> list[str]:
     scaled = [factor for factor in factors if factor < 1]
     if not factors:
         return []
-    least = f", at most to {min(scaled):.3g} of the norm" if scaled else ""
+    if scaled:
+        least = f", at most to {min(scaled):.3g} of the norm"
+    else:
+        least = ""
     return [f"- {len(scaled)} of {len(factors)} capped changes were scaled down by the cap{least}"]
 
 
@@ -395,7 +430,10 @@ def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) ->
     if not affected:
         return []
     keeps_base = manifest.recipe.non_finite is NonFinite.KEEP_BASE
-    what = "the base's tensor was kept" if keeps_base else "these experts were left out"
+    if keeps_base:
+        what = "the base's tensor was kept"
+    else:
+        what = "these experts were left out"
     return [
         f"- {len(affected)} with NaN or Inf in an expert, where {what}:",
         *(

@@ -75,7 +75,9 @@ def _side_files(task: TaskTensors) -> Mapping[str, Path]:
 def _own_folder(task: TaskTensors) -> Path | None:
     recipe = load_recipe(task.modules.folder / RECIPE)
     entry = dict(zip(recipe.expert_names, recipe.models, strict=True)).get(task.expert)
-    return None if entry is None else entry.model
+    if entry is None:
+        return None
+    return entry.model
 
 
 def _config_of(task: TaskTensors, folder: Path | None) -> Path | None:
@@ -84,12 +86,20 @@ def _config_of(task: TaskTensors, folder: Path | None) -> Path | None:
     The merged folder, which names this folder, is not trusted, so no other file is copied.
     """
     try:
-        checkpoint = None if folder is None else open_files(folder)
+        if folder is None:
+            checkpoint = None
+        else:
+            checkpoint = open_files(folder)
     except CheckpointError:  # it is gone, or never was a model
         return None
-    config = None if checkpoint is None else checkpoint.config
+    if checkpoint is None:
+        config = None
+    else:
+        config = checkpoint.config
     merged = task.modules.merged.config
     if checkpoint is None or config is None or merged is None:
         return None
     alike = config.get("model_type") == merged.get("model_type")
-    return checkpoint.side_files.get("config.json") if alike else None
+    if alike:
+        return checkpoint.side_files.get("config.json")
+    return None

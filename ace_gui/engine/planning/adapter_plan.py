@@ -197,7 +197,10 @@ def _changes(prepared: Prepared, row: PlanRow) -> bool:
 
 def _of_adapter(checkpoint: Checkpoint, name: str) -> bool:
     """Whether an adapter on a base changes the tensor, or replaces it."""
-    files = checkpoint.adapter.files if checkpoint.adapter is not None else ()
+    if checkpoint.adapter is not None:
+        files = checkpoint.adapter.files
+    else:
+        files = ()
     return any(checkpoint.tensors[name].file == stamp.path for stamp in files)
 
 
@@ -247,7 +250,9 @@ def shares_of(prepared: Prepared, row: PlanRow) -> Sequence[float] | None:
         method.merge(probes, weights, prepared.parameters_of(row), base=base).delta
         for base in (torch.zeros(count), torch.ones(count))
     ]
-    return [float(c) for c in results[0]] if torch.equal(*results) else None
+    if torch.equal(*results):
+        return [float(c) for c in results[0]]
+    return None
 
 
 def _factored(
@@ -261,7 +266,10 @@ def _factored(
             return None
         if parameter.shape[0] < 2 or not parameter.module:
             return None
-        turned = traits.inputs_first if base.architecture.model_class else traits.transposed
+        if base.architecture.model_class:
+            turned = traits.inputs_first
+        else:
+            turned = traits.transposed
         item = Factored(parameter=parameter, bare=True, turned=turned, embedding=False, rank=0)
         stack_rank = _rank_of_stack(prepared, parameter, rows)
         exact = stack_rank is not None and all(
@@ -311,7 +319,10 @@ def _rank(prepared: Prepared, item: Factored, known_rank: int | None, exact: boo
     """
     recipe = prepared.recipe
     limit = min(item.sides)
-    most = min(known_rank, limit) if known_rank is not None and exact else limit
+    if known_rank is not None and exact:
+        most = min(known_rank, limit)
+    else:
+        most = limit
     if recipe.energy is not None:
         return most
     if recipe.rank is not None:
@@ -360,7 +371,10 @@ def _rank_of_stack(
     height = parameter.shape[1]
     for name in parameter.tensors:
         stacked = prepared.base.architecture.stacked.get(name)
-        changes = stack_changes(prepared, rows[name][0]) if name in rows else []
+        if name in rows:
+            changes = stack_changes(prepared, rows[name][0])
+        else:
+            changes = []
         if changes is None:
             return None
         matrix = matrices.setdefault(0 if stacked is None else stacked.start // height, {})

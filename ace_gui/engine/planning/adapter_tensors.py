@@ -79,12 +79,16 @@ class Factored:
     @property
     def target(self) -> str:
         """PEFT's name for what it changes, in its lists and patterns."""
-        return self.parameter.name if self.bare else self.module
+        if self.bare:
+            return self.parameter.name
+        return self.module
 
     @property
     def experts(self) -> int:
         """E; 1 for a single matrix."""
-        return self.parameter.shape[0] if self._is_stack else 1
+        if self._is_stack:
+            return self.parameter.shape[0]
+        return 1
 
     @property
     def _is_stack(self) -> bool:
@@ -93,10 +97,15 @@ class Factored:
     @property
     def sides(self) -> tuple[int, int]:
         """O and I of a matrix; the positions of a kernel are inputs."""
-        shape = self.parameter.shape[1:] if self._is_stack else self.parameter.shape
+        if self._is_stack:
+            shape = self.parameter.shape[1:]
+        else:
+            shape = self.parameter.shape
         rows = shape[0]
         columns = math.prod(shape[1:])
-        return (columns, rows) if self.turned else (rows, columns)
+        if self.turned:
+            return (columns, rows)
+        return (rows, columns)
 
     def outputs(self, dtype: str, depth: int) -> tuple[OutputTensor, OutputTensor]:
         """A and B in the adapter's file: E·R × I and O × R·E, or R × I × kernel and O × R × 1….
@@ -108,7 +117,10 @@ class Factored:
         rank = self.rank * self.experts
         a = (rank, *self.parameter.shape[1:]) if kernel else (rank, inputs)
         b = (outputs, rank, *(1 for _ in kernel))
-        form = "lora_embedding_{}" if self.embedding else "lora_{}.weight"
+        if self.embedding:
+            form = "lora_embedding_{}"
+        else:
+            form = "lora_{}.weight"
         name = f"{PREFIX}{self.module}{'.base_layer' * depth}.{form}"
         return (
             OutputTensor(name=name.format("A"), dtype=dtype, shape=a),

@@ -96,7 +96,9 @@ def _chosen_template(
     if choice == "auto":
         templates = [template_of(model.checkpoint) for model in (base, *experts)]
         counts = Counter(template for template in templates if template)
-        return counts.most_common(1)[0][0] if counts else ""
+        if counts:
+            return counts.most_common(1)[0][0]
+        return ""
     named = {expert.name: expert.checkpoint for expert in experts}
     if choice in named:
         found_there = side_files_of(named[choice]).get(_FILE) or template_of(named[choice])
@@ -124,13 +126,17 @@ def template_of(checkpoint: Checkpoint) -> str:
         except (OSError, UnicodeDecodeError):
             return ""
     template = _config(checkpoint).get("chat_template")
-    return template if isinstance(template, str) else ""
+    if isinstance(template, str):
+        return template
+    return ""
 
 
 def _config(checkpoint: Checkpoint) -> Mapping[str, object]:
     file = side_files_of(checkpoint).get(_CONFIG)
     try:
-        return {} if file is None else read_json(file, limit=JSON_LIMIT)
+        if file is None:
+            return {}
+        return read_json(file, limit=JSON_LIMIT)
     except CheckpointError:
         return {}
 
@@ -149,7 +155,10 @@ def chat_checks(prepared: Prepared) -> tuple[Check, ...]:
     ends = {}
     for model in (base, *experts):
         token = _config(model.checkpoint).get("eos_token")
-        content = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, dict):
+            content = token.get("content")
+        else:
+            content = token
         if isinstance(content, str):
             ends[plain(model.name)] = repr(plain(content))
     if len(set(ends.values())) > 1:

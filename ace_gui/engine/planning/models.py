@@ -62,7 +62,10 @@ class Untied:
     @property
     def reason(self) -> str:
         """The reason, for the tensor's row."""
-        where = listing([plain(owner) for owner in self.owners]) if self.owners else "the base"
+        if self.owners:
+            where = listing([plain(owner) for owner in self.owners])
+        else:
+            where = "the base"
         return f"not tied to {self.source}, from which it differs in {where}"
 
 
@@ -100,7 +103,9 @@ class OpenedModel:
         traits = self.architecture.traits
         body = [n for n in self.extra if traits[n].role not in (Role.HEAD, Role.VOCABULARY_HEAD)]
         blocks = {n for n in body if traits[n].block is not None and stack_of(n) in stacks}
-        return frozenset(body) if blocks else frozenset()
+        if blocks:
+            return frozenset(body)
+        return frozenset()
 
     @property
     def answers(self) -> dict[str, str]:
@@ -124,8 +129,15 @@ class OpenedModel:
         architecture = self.architecture
         parts = self.checkpoint.parts
         is_adapter = self.checkpoint.adapter is not None
-        unnamed = ", ".join(parts) if len(parts) > 1 else "from names alone"
-        note = "" if is_adapter else architecture.note  # adapters have no config of a model
+        if len(parts) > 1:
+            unnamed = ", ".join(parts)
+        else:
+            unnamed = "from names alone"
+        # adapters have no config of a model
+        if is_adapter:
+            note = ""
+        else:
+            note = architecture.note
         return ExpertSummary(
             name=self.name,
             path=str(self.checkpoint.path),
@@ -207,7 +219,10 @@ def _open_expert(
         checkpoint = _adapted(path, base)
         answers = match_names(base.checkpoint.tensors, checkpoint.tensors)
     else:
-        opened = open_files(path) if entry.on is None else None
+        if entry.on is None:
+            opened = open_files(path)
+        else:
+            opened = None
         if opened is None:
             opened = _with_adapter(path, (yield from open_whole(entry.on or path, describer)))
         checkpoint, name_pairs = answered(name, opened, base.checkpoint)
@@ -392,7 +407,10 @@ def open_models(
         identity = expert.checkpoint.identity
         path = expert.checkpoint.path
         if identity in seen:
-            which = "it from the models" if seen[identity] == "the base" else "one of them"
+            if seen[identity] == "the base":
+                which = "it from the models"
+            else:
+                which = "one of them"
             raise RecipeError(
                 f"{expert.name} is the same model as {seen[identity]} ({path}); remove {which}.",
                 path=path,

@@ -56,7 +56,9 @@ def _answering_names(base: OpenedModel, expert: OpenedModel, heads: HeadChoice) 
 def _stored_source(base: OpenedModel, name: str) -> str | None:
     """The tensor of the base to which another is tied, if it is stored."""
     tied_to = base.architecture.traits[name].tied_to
-    return tied_to if tied_to in base.checkpoint.tensors else None
+    if tied_to in base.checkpoint.tensors:
+        return tied_to
+    return None
 
 
 def _is_kept_extra(name: str, experts: Sequence[OpenedModel]) -> bool:

@@ -37,7 +37,10 @@ def check_overrides(recipe: Recipe) -> None:
         key = f"overrides[{index}]"
         if rule.role is not None and rule.role not in roles:
             close = difflib.get_close_matches(rule.role, roles, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            if close:
+                hint = f" Did you mean {close[0]!r}?"
+            else:
+                hint = ""
             raise RecipeError(
                 f"{key}: there is no role {rule.role!r}; known: {', '.join(roles)}.{hint}",
                 key=f"{key}.role",
@@ -59,7 +62,10 @@ def _check_parameters(recipe: Recipe, rule: Override, key: str) -> None:
         method = get_method(rule.merge_method or recipe.merge_method)
         checked_parameters(method, rule.parameters)
     except RecipeError as error:
-        where = "merge_method" if error.key == "merge_method" else f"parameters.{error.key}"
+        if error.key == "merge_method":
+            where = "merge_method"
+        else:
+            where = f"parameters.{error.key}"
         raise RecipeError(f"{key}: {error.sentence}", key=f"{key}.{where}") from None
     for name, parameters in rule.experts.items():
         unknown = [values for values in parameters if values not in method.for_one_expert]
@@ -110,7 +116,10 @@ def overridden(
 
 
 def _tied(row: PlanRow, rows: Mapping[str, PlanRow]) -> PlanRow:
-    source = None if row.tied_to is None else rows.get(row.tied_to)
+    if row.tied_to is None:
+        source = None
+    else:
+        source = rows.get(row.tied_to)
     if source is None or source.override is None or row.disposition not in FATES.values():
         return row
     return replace(
@@ -141,7 +150,10 @@ class _Choice:
         if rule.merge_method is not None:
             method = rule.merge_method
             own_values = {}
-            values = dict(recipe.parameters) if method == recipe.merge_method else {}
+            if method == recipe.merge_method:
+                values = dict(recipe.parameters)
+            else:
+                values = {}
         if rule.merge_method is not None or method == recipe.merge_method:
             values = {**values, **rule.parameters}
             own_values = own_values | {
@@ -196,7 +208,10 @@ class _Rules:
         """Everything that the result of a row with this disposition depends on."""
         override = row.override
         merged = row.is_merged
-        weights = override.weights if override else self.recipe.weights
+        if override:
+            weights = override.weights
+        else:
+            weights = self.recipe.weights
         return (
             row.disposition,
             row.transposed,
@@ -224,7 +239,10 @@ class _Rules:
         method = get_method(choice.method)
         traits = self.base.architecture.traits[row.tensor]
         # A preset does not apply to heads that are merged nevertheless.
-        scope = DEFAULT if traits.role is Role.HEAD else recipe.scope
+        if traits.role is Role.HEAD:
+            scope = DEFAULT
+        else:
+            scope = recipe.scope
         changed = combined(row, traits, method, scope, len(recipe.models))
         if is_new(self.base, row.tensor):
             changed = row
@@ -282,7 +300,10 @@ class _Rules:
         recipe = self.recipe
         if row.is_merged:
             same = choice.method == recipe.merge_method
-            defaults = recipe.parameters if same else {}
+            if same:
+                defaults = recipe.parameters
+            else:
+                defaults = {}
             words = [] if same else [f"not {get_method(recipe.merge_method).title}"]
             chosen = choice.values.items()
             words += [f"{n} {v}" for n, v in chosen if n not in defaults or defaults[n] != v]

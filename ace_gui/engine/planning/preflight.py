@@ -301,13 +301,19 @@ def _rows_outcome(
     """How the rows of two different vocabularies are merged."""
     if choice is Vocabulary.BASE:
         return Verdict.NOTE, "The rows of the base are kept, as chosen under Vocabulary."
-    matched = match(base, expert) if choice in BY_TOKEN else None
+    if choice in BY_TOKEN:
+        matched = match(base, expert)
+    else:
+        matched = None
     if matched is None:
         return Verdict.WARNING, (
             "The output has the base's tokenizer, but the rows of these ids are merged by index. "
             "Under Vocabulary, choose to match them by token, or to keep the base's."
         )
-    added = base.joined.added if base.joined is not None else ()
+    if base.joined is not None:
+        added = base.joined.added
+    else:
+        added = ()
     new = []
     if here := [token for token in added if token in matched.extra]:
         new.append(f"{len(here)} new tokens ({listing(here)}) are added to the merged model")
@@ -409,7 +415,9 @@ def _digest(_files: tuple[FileStamp, ...], infos: tuple[TensorInfo, ...]) -> str
 
 def _files(_base: OpenedModel, expert: OpenedModel) -> _Finding:
     remarks = expert.summary.warnings
-    return (Verdict.NOTE, remarks[0], remarks) if remarks else None
+    if remarks:
+        return (Verdict.NOTE, remarks[0], remarks)
+    return None
 
 
 _MEANINGFUL: Final = {

@@ -152,7 +152,10 @@ def _assessed(prepared: Prepared) -> Prepared:
     )
     sized = dataclasses.replace(prepared, plan=plan)
     note = recipe.defaults_note  # it was read with mergekit's defaults
-    checks = [Check(RECIPE, note, Verdict.NOTE)] if note else []
+    if note:
+        checks = [Check(RECIPE, note, Verdict.NOTE)]
+    else:
+        checks = []
     checks += _averaged_convolutions(recipe, rows)
     for find in _FINDERS:
         checks += find(sized)

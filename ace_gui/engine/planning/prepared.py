@@ -57,7 +57,9 @@ class Prepared:
 
     def method_of(self, row: PlanRow) -> MergeMethod[Any]:
         """The method that merges a row."""
-        return self.method if row.override is None else get_method(row.override.method)
+        if row.override is None:
+            return self.method
+        return get_method(row.override.method)
 
     def parameters_of(self, row: PlanRow) -> Any:
         """The parameters of ``method_of(row)`` for this row."""
@@ -81,7 +83,9 @@ class Prepared:
     def row_width(self, row: PlanRow) -> int | None:
         """How many elements of a row merged in parts stay together; None: each is independent."""
         by_rows = self.method_of(row).kind is Kind.ROW
-        return prod(row.shape[1:] or row.shape) if by_rows else None
+        if by_rows:
+            return prod(row.shape[1:] or row.shape)
+        return None
 
     @property
     def needs(self) -> Mapping[Need, str]:
@@ -109,13 +113,18 @@ class Prepared:
 
     def weights_of(self, row: PlanRow) -> tuple[float, ...]:
         """One weight for each expert that has the row, in the order of ``row.experts``."""
-        weights = row.override.weights if row.override else self.recipe.weights
+        if row.override:
+            weights = row.override.weights
+        else:
+            weights = self.recipe.weights
         return tuple(weights[t] for t in row.experts)
 
     def findings_of(self, row: PlanRow) -> Findings | None:
         """The findings that the method of a row needs, for the row's experts; None if unknown."""
         findings = self.groundwork.findings.get((self.method_of(row).name, self.parameters_of(row)))
-        return None if findings is None else findings_of(findings, row.experts)
+        if findings is None:
+            return None
+        return findings_of(findings, row.experts)
 
     @property
     def files(self) -> tuple[FileStamp, ...]:
@@ -199,7 +208,10 @@ def module_tensors(
             yield OutputTensor(name=f"{start}/s", dtype="F32", shape=(rank,))
             yield OutputTensor(name=f"{start}/vh", dtype="F32", shape=(rank, columns))
         elif isinstance(modules, Differences):
-            chosen = None if counts is None else counts[t]
+            if counts is None:
+                chosen = None
+            else:
+                chosen = counts[t]
             cut = modules.cut(prepared.parameters_of(row))
             yield from _difference_tensors(row, cut, start, chosen)
 

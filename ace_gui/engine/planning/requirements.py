@@ -123,7 +123,9 @@ def largest_tensor(prepared: Prepared) -> str:
     """The name of the tensor that determines ``peak_bytes``; empty if there is none."""
     rows = prepared.plan.rows
     largest = max(rows, key=lambda row: working_set(row, prepared), default=None)
-    return "" if largest is None else plain(largest.name)
+    if largest is None:
+        return ""
+    return plain(largest.name)
 
 
 def memory_on_gpu(prepared: Prepared) -> tuple[int, int]:
@@ -141,7 +143,10 @@ def require_memory(prepared: Prepared, limit: int | None, gpu_bytes: float | Non
     ``gpu_bytes``: memory of the GPU used; None: the merge runs on the CPU. Raises ResourceError
     naming the tensor.
     """
-    allowed = free_memory() if limit is None else limit
+    if limit is None:
+        allowed = free_memory()
+    else:
+        allowed = limit
 
     def needed(row: PlanRow) -> int:
         if gpu_bytes is None:
@@ -151,7 +156,10 @@ def require_memory(prepared: Prepared, limit: int | None, gpu_bytes: float | Non
     largest = max(prepared.plan.rows, key=needed, default=None)
     if largest is None or needed(largest) <= allowed:
         return
-    where = "is free" if limit is None else "is allowed"
+    if limit is None:
+        where = "is free"
+    else:
+        where = "is allowed"
     raise ResourceError(
         f"`{largest.name}` needs about {human_bytes(needed(largest))} of memory, but "
         f"only {human_bytes(allowed)} {where}. Free some memory, allow more, or keep it from the "
@@ -208,7 +216,10 @@ def _merging(row: PlanRow, prepared: Prepared) -> int:
     # Part by part: the parts being merged, and finished parts that wait.
     elements = prod(row.shape)
     width = prepared.row_width(row) or 1
-    part = min(elements, max(PART_ELEMENTS, width)) if row.part is None else elements
+    if row.part is None:
+        part = min(elements, max(PART_ELEMENTS, width))
+    else:
+        part = elements
     under_way = min(PARTS_UNDER_WAY, math.ceil(elements / max(part, 1)))
     merged = min(under_way, torch.get_num_threads())
     results = (under_way - merged) * FLOAT32 * part
@@ -219,7 +230,10 @@ def _part_bytes(row: PlanRow, prepared: Prepared, entries: int) -> int:
     """Bytes for merging this many elements of a tensor merged in parts."""
     if not row.is_combined:
         return 2 * FLOAT32 * entries
-    method = LINEAR if row.disposition is Disposition.AVERAGED else prepared.method_of(row)
+    if row.disposition is Disposition.AVERAGED:
+        method = LINEAR
+    else:
+        method = prepared.method_of(row)
     numbers: float = ENOUGH_NUMBERS * entries
     if method.working_memory is not None:
         numbers = method.working_memory((entries,), len(row.experts))
@@ -256,7 +270,9 @@ def kept_bytes(row: PlanRow, prepared: Prepared) -> int:
     if not (prepared.is_whole(row) or surveys or method.votes):
         return 0
     needed = (1 + len(row.experts)) * prod(row.shape) * FORMATS[row.dtype].bits // 8
-    return needed if needed <= KEPT_BYTES else 0
+    if needed <= KEPT_BYTES:
+        return needed
+    return 0
 
 
 def whole_bytes(row: PlanRow, prepared: Prepared) -> int:
@@ -264,7 +280,10 @@ def whole_bytes(row: PlanRow, prepared: Prepared) -> int:
 
     Includes the base, the needs of the method, and one task vector as it was read.
     """
-    shape = tuple(reversed(row.shape)) if row.transposed else row.shape
+    if row.transposed:
+        shape = tuple(reversed(row.shape))
+    else:
+        shape = row.shape
     method = prepared.method_of(row)
     if not row.is_merged or method.working_memory is None:
         numbers: float = ENOUGH_NUMBERS * (prod(shape) + max(shape, default=1) ** 2)
@@ -303,7 +322,11 @@ def learning_bytes(prepared: Prepared) -> int:
         needs.append(0 if learning.factors is None else decomposed(merged))
     if modules is not None:
         rows = module_rows(prepared)
-        trained = 2 * model if learns(modules) else 0  # and one while it is loaded
+        # and one while it is loaded
+        if learns(modules):
+            trained = 2 * model
+        else:
+            trained = 0
         if kind_of(modules) is ModuleKind.BLOCKS:  # all experts' blocks
             trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in rows)
         needs += [trained, 0 if by_entries(modules, prepared.parameters) else decomposed(rows)]
@@ -363,7 +386,10 @@ def _obstacle(prepared: Prepared, rows: Sequence[PlanRow]) -> str:
     if learns(method.modules) and lacking:
         return lacking_sentence(method.title, lacking)
     methods = [prepared.method_of(row) for row in rows]
-    roles = method.modules.roles if isinstance(method.modules, Differences) else None
+    if isinstance(method.modules, Differences):
+        roles = method.modules.roles
+    else:
+        roles = None
     if roles is not None and not rows:
         return f"{method.title} needs MLP blocks, and none of this model is known; choose another."
     # Differences are valid only with the merge that they are differences to.

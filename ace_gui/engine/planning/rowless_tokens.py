@@ -28,8 +28,14 @@ def rowless_checks(
         vocabulary = _vocabulary_of(model, names)
         if vocabulary is None or not vocabulary.rowless:
             continue
-        subject = "the base" if model is base else model.name
-        is_chosen = model.name == recipe.tokenizer if recipe.tokenizer else model is base
+        if model is base:
+            subject = "the base"
+        else:
+            subject = model.name
+        if recipe.tokenizer:
+            is_chosen = model.name == recipe.tokenizer
+        else:
+            is_chosen = model is base
         sentence = f"{_count(vocabulary)} {_outcome(recipe.vocabulary, is_chosen=is_chosen)}"
         checks.append(
             Check(

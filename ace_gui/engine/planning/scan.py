@@ -64,7 +64,10 @@ def candidate_folders(path: Path, depth: int = DEEPEST) -> Iterator[Path]:
     The Hugging Face cache often has a tokenizer or a config alone; these are left out.
     """
     try:
-        entries = [] if path.is_file() else list(os.scandir(path))
+        if path.is_file():
+            entries = []
+        else:
+            entries = list(os.scandir(path))
         children = sorted(Path(entry.path) for entry in entries if entry.is_dir())
     except OSError:  # not readable
         return
@@ -138,7 +141,10 @@ def _named_bases(path: Path) -> Iterator[str]:
 
 def _config(path: Path, file: str) -> Mapping[str, Any]:
     """A model's config; empty if there is none that can be read."""
-    folder = path if path.is_dir() else path.parent
+    if path.is_dir():
+        folder = path
+    else:
+        folder = path.parent
     try:
         return read_json(folder / file, limit=CONFIG_LIMIT)
     except CheckpointError:

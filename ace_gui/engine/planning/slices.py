@@ -76,7 +76,10 @@ class _Output:
     ) -> None:
         """Set a tensor of one source of a slice; the first source is the base."""
         self.slices[name] = number
-        into = self.tensors.setdefault(_key(source), {}) if position else self.base
+        if position:
+            into = self.tensors.setdefault(_key(source), {})
+        else:
+            into = self.base
         into[name] = (model.opened.checkpoint, own_name)
 
 
@@ -185,7 +188,10 @@ def _count(model: OpenedModel) -> int:
     names = model.checkpoint.tensors
     lists = {stack for name in names if (stack := block_list(name)) is not None}
     if len(lists) != 1 or len(model.checkpoint.parts) > 1:
-        has = f"has {listing(sorted(lists))}" if lists else "has none"
+        if lists:
+            has = f"has {listing(sorted(lists))}"
+        else:
+            has = "has none"
         raise RecipeError(
             f"Slices need a model with one list of blocks, but {plain(model.name)} {has}; merge "
             "whole models.",
@@ -419,7 +425,9 @@ def joined_config(blocks: Sequence[Block], *, untied: bool) -> dict[str, object]
             "models.",
             key="slices",
         )
-    return _untied(joined) if untied else joined
+    if untied:
+        return _untied(joined)
+    return joined
 
 
 def _joined(blocks: Sequence[Block]) -> dict[str, Any] | None:
@@ -435,7 +443,9 @@ def _joined(blocks: Sequence[Block]) -> dict[str, Any] | None:
             joined[key] = value if nested is None else nested
         elif _blocks_in(first) is not None:
             joined[key] = _joined_value(key, blocks)
-    return joined if counted else None
+    if counted:
+        return joined
+    return None
 
 
 def _blocks_in(config: Mapping[str, Any]) -> int | None:
@@ -464,7 +474,9 @@ def _joined_value(key: str, blocks: Sequence[Block]) -> Any:
         return [new for new, (number, _, old) in enumerate(blocks) if old in _at(number, key, list)]
     if _is_by_block(key, value, count):
         entries = [_at(number, key, type(value))[block] for number, _, block in blocks]
-        return "".join(entries) if isinstance(value, str) else entries
+        if isinstance(value, str):
+            return "".join(entries)
+        return entries
     unchanged = order == list(range(count))
     if type(value) is not int or unchanged or _EXPLICIT.get(key.strip("_")) in config:
         return value

@@ -53,7 +53,9 @@ class HeadChoice:
     @property
     def because(self) -> str:
         """The reason, appended to that of a tensor."""
-        return f": {self.why}" if self.why else ""
+        if self.why:
+            return f": {self.why}"
+        return ""
 
     def keeps(self, name: str, traits: TensorTraits) -> bool:
         """Whether a tensor of the base is not merged, but stays with each expert that has it."""
@@ -247,10 +249,15 @@ def labels_of(model: OpenedModel) -> tuple[str, ...] | None:
     if isinstance(names, Mapping) and all(str(key).isdecimal() for key in names):
         return tuple(str(names[key]) for key in sorted(names, key=lambda key: int(str(key))))
     for index in (config, config.get("pretrained_cfg")):
-        labels = index.get("label_names") if isinstance(index, Mapping) else None
+        if isinstance(index, Mapping):
+            labels = index.get("label_names")
+        else:
+            labels = None
         if isinstance(labels, list) and labels:
             return tuple(map(str, labels))
-    return (unnamed_label(0),) if config.get("num_labels", config.get("_num_labels")) == 1 else None
+    if config.get("num_labels", config.get("_num_labels")) == 1:
+        return (unnamed_label(0),)
+    return None
 
 
 def _heads_of(model: OpenedModel) -> list[str]:

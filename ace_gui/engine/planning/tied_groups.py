@@ -296,7 +296,9 @@ def _untied_config(checkpoint: Checkpoint) -> dict[str, object] | None:
     if config is None or checkpoint.parts.keys() != {MAIN}:
         return None
     families = {config.get("model_type"), *(inner.get("model_type") for inner in _inner(config))}
-    return None if families & SCALED_BY_TIE else _with_own_head(config)
+    if families & SCALED_BY_TIE:
+        return None
+    return _with_own_head(config)
 
 
 def _inner(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -165,7 +165,10 @@ def _fast_tokens(content: Mapping[str, object]) -> dict[int, str]:
     """The ids in a tokenizer.json: the model's (a map or a list of pairs) and added ones."""
     model = content.get("model")
     added = content.get("added_tokens")
-    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(model, dict):
+        vocabulary = model.get("vocab")
+    else:
+        vocabulary = None
     tokens: dict[int, str] = {}
     if isinstance(vocabulary, dict):
         tokens = _by_id(vocabulary)
@@ -378,16 +381,18 @@ def extended(
 
 def _entries(content: Mapping[str, object]) -> list[Mapping[str, object]]:
     entries = content.get("added_tokens")
-    return (
-        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    )
+    if isinstance(entries, list):
+        return [entry for entry in entries if isinstance(entry, dict)]
+    return []
 
 
 def resized(config: Mapping[str, object], before: int, after: int) -> dict[str, object]:
     """The changes to a config for another vocabulary size, at every key that has the size."""
 
     def new(key: str, value: object) -> object:
-        return after if "vocab" in key and key.endswith("size") and value == before else value
+        if "vocab" in key and key.endswith("size") and value == before:
+            return after
+        return value
 
     if changes := _changes(config, new):
         return changes
@@ -405,7 +410,9 @@ def renumbered(config: Mapping[str, object], moved: Mapping[int, int]) -> dict[s
             return value
         if isinstance(value, list):
             return [new(key, token) for token in value]
-        return moved.get(value, value) if type(value) is int else value
+        if type(value) is int:
+            return moved.get(value, value)
+        return value
 
     return _changes(config, new)
 

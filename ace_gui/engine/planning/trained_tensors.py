@@ -49,7 +49,9 @@ class TrainedTensors:
     @property
     def rank(self) -> int | None:
         """Rank of what is added to each tensor; None: all of its numbers are trained."""
-        return RANK if self.train is Trained.RANK_8 else None
+        if self.train is Trained.RANK_8:
+            return RANK
+        return None
 
     @property
     def numbers(self) -> int:
@@ -71,10 +73,19 @@ def trained_tensors(prepared: Prepared, distil: Distillation) -> TrainedTensors:
     matrices = tuple(_once(row for row in _candidates(prepared) if _is_merged_matrix(row)))
     train = distil.train
     if train is Trained.AUTO:
-        train = Trained.BIASES if small else Trained.RANK_8
-    rows = small if train is Trained.BIASES else matrices
+        if small:
+            train = Trained.BIASES
+        else:
+            train = Trained.RANK_8
+    if train is Trained.BIASES:
+        rows = small
+    else:
+        rows = matrices
     if not rows:
-        what = "bias and no norm" if train is Trained.BIASES else "merged matrix"
+        if train is Trained.BIASES:
+            what = "bias and no norm"
+        else:
+            what = "merged matrix"
         raise RecipeError(
             f"The model has no {what} that could be trained; choose something else for "
             "`distil.train`, or leave `distil` out.",

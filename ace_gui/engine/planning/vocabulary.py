@@ -93,7 +93,10 @@ def matched_by_token(
         shared = [name for name in names if expert.has(name)]
         pairs = match(base, expert)
         same = [n for n in shared if pairs and expert.shape(n)[0] == expert.shape(shared[0])[0]]
-        rows = {} if pairs is None else dict.fromkeys(same, pairs.rows)
+        if pairs is None:
+            rows = {}
+        else:
+            rows = dict.fromkeys(same, pairs.rows)
         matched.append(replace(expert, token_rows=rows))
     return tuple(matched)
 
@@ -159,7 +162,9 @@ def _match(
 def rows_digest(model: OpenedModel, name: str) -> str:
     """Digest of the row order of the base's tensor ``name``; "" for the base's own order."""
     rows = model.token_rows.get(name)
-    return "" if rows is None else hashlib.sha256(rows.tobytes()).hexdigest()
+    if rows is None:
+        return ""
+    return hashlib.sha256(rows.tobytes()).hexdigest()
 
 
 _TOKENIZER: Final = (
@@ -388,9 +393,10 @@ class _Extended:
         ids = {token: row for row, token in vocabulary.tokens.items() if row < vocabulary.rows}
         for row, token_row in self._single.items():
             token = token_row.token or self.joined.tokens[row]
-            index = (
-                token_row.token_id if token_row.token_id is not None else ids.get(token, NOWHERE)
-            )
+            if token_row.token_id is not None:
+                index = token_row.token_id
+            else:
+                index = ids.get(token, NOWHERE)
             rows[row] = index if token_row.model == name and not token_row.zero else NOWHERE
             if token_row.model == name and not token_row.zero and not 0 <= index < vocabulary.rows:
                 raise RecipeError(

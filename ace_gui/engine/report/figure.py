@@ -54,9 +54,10 @@ def figure(
         require_files(job.file, inputs, job.replaces)
     content = yield from _content(prepared, job, device, cache)
     panels = [panel_of(kind, content, job.sheet) for kind in job.kinds]
-    on_screen = (
-        picture(panels, job.sheet, ON_SCREEN, job.dots_per_inch) if job.file is None else b""
-    )
+    if job.file is None:
+        on_screen = picture(panels, job.sheet, ON_SCREEN, job.dots_per_inch)
+    else:
+        on_screen = b""
     files: tuple[Path, ...] = ()
     if job.file is not None:
         files = _written(panels, job, job.file, inputs)

@@ -109,7 +109,9 @@ def _environment() -> jinja2.Environment:
 
 def visible(text: str) -> str:
     """``printable`` text that keeps its line breaks; markup is not changed."""
-    return text if isinstance(text, Markup) else printable(text, keep="\n")
+    if isinstance(text, Markup):
+        return text
+    return printable(text, keep="\n")
 
 
 def _counts(content: Content) -> list[tuple[str, int]]:
@@ -222,7 +224,9 @@ def remarkable(
 
     def heterogeneity(row: PlanRow) -> float:
         layer = statistics[row.name]
-        return math.fsum(layer.energies.values()) if layer.gamma is None else layer.gamma
+        if layer.gamma is None:
+            return math.fsum(layer.energies.values())
+        return layer.gamma
 
     def badness(row: PlanRow) -> tuple[int, int]:
         health = layer_health(statistics[row.name], reports.get(row.name), prepared.plan.parameters)

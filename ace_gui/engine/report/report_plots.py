@@ -96,7 +96,9 @@ class Content:
     def gamma(self, row: PlanRow) -> float | None:
         """γ of a row."""
         layer = self.statistics.get(row.name)
-        return None if layer is None else layer.gamma
+        if layer is None:
+            return None
+        return layer.gamma
 
     def gamma_unsure(self, row: PlanRow) -> bool:
         """Whether γ of a row is unreliable, and marked."""
@@ -111,17 +113,23 @@ class Content:
     def regime(self, row: PlanRow) -> Regime | None:
         """The regime in which a row was merged."""
         report = self.reports.get(row.name)
-        return None if report is None else report.regime
+        if report is None:
+            return None
+        return report.regime
 
 
 def number(value: float | None) -> str:
     """Four digits: 0.1234, 1234, 1.234×10⁻⁵; a dash for None and NaN."""
-    return NONE if value is None or math.isnan(value) else number_text(value, 4)
+    if value is None or math.isnan(value):
+        return NONE
+    return number_text(value, 4)
 
 
 def share(value: float | None) -> str:
     """A share as a percentage."""
-    return NONE if value is None or math.isnan(value) else f"{value:.2%}"
+    if value is None or math.isnan(value):
+        return NONE
+    return f"{value:.2%}"
 
 
 WIDTH: Final = 900.0
@@ -257,7 +265,10 @@ class Plot:
 def power(value: float) -> str:
     """A number with a power of ten: 10⁻⁵, 2×10⁻⁴."""
     digits, exponent = f"{value:.0e}".split("e")
-    times = "" if digits == "1" else f"{digits}×"
+    if digits == "1":
+        times = ""
+    else:
+        times = f"{digits}×"
     return f"{times}{power_of_ten(int(exponent))}"
 
 
@@ -288,9 +299,15 @@ def gamma_plot(content: Content) -> Plot | None:
     if not rows:
         return None
     tau = content.plan.parameters.get("tau")
-    limit = float(tau) if isinstance(tau, int | float) else None
+    if isinstance(tau, int | float):
+        limit = float(tau)
+    else:
+        limit = None
     log = _spread([*gammas, *([limit] if limit else [])])
-    above = sum(gamma > limit for gamma in gammas) if limit is not None else 0
+    if limit is not None:
+        above = sum(gamma > limit for gamma in gammas)
+    else:
+        above = 0
     caption = f"{len(rows)} tensors, γ {_range(gammas)}"
     caption += "" if limit is None else f"; {above} above τ = {value_text(limit)}"
     drawn = limit is not None and (limit > 0 or not log)
@@ -400,7 +417,10 @@ def change_plot(diff: ModelDiff) -> Plot:
 
 def merge_curves(spectrum: LayerSpectrum) -> list[tuple[str, str, NDArray[np.float64]]]:
     """Title, class and singular values of each stage of a merge, the last one last."""
-    of_method = spectrum.merged if spectrum.unshaped is None else spectrum.unshaped
+    if spectrum.unshaped is None:
+        of_method = spectrum.merged
+    else:
+        of_method = spectrum.unshaped
     refined = spectrum.preliminary is not None and not np.array_equal(
         spectrum.preliminary, of_method
     )

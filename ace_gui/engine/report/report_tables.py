@@ -229,9 +229,13 @@ def _regime(content: Content, row: PlanRow) -> str:
     tau = content.plan.tau_of(row)
     layer = content.statistics.get(row.name)
     if regime is None or layer is None or tau is None:
-        return NONE if regime is None else regime.value
+        if regime is None:
+            return NONE
+        return regime.value
     by_scale = regime is Regime.HETEROGENEOUS and near_pole(layer, tau)
-    return BY_SCALE if by_scale else regime.value
+    if by_scale:
+        return BY_SCALE
+    return regime.value
 
 
 def extreme_table(layers: Collection[LayerHealth]) -> Table | None:
@@ -269,7 +273,10 @@ def finding_table(content: Content, most: int = 200) -> Table | None:
         for finding in content.health[row.name].findings
     ]
     findings.sort(key=lambda pair: pair[1].verdict != Verdict.WARNING)
-    more = "" if len(findings) <= most else f", the first {most} of {len(findings)}"
+    if len(findings) <= most:
+        more = ""
+    else:
+        more = f", the first {most} of {len(findings)}"
     rows = (
         [("tensor", name), *_advice(finding.verdict, finding.title, finding.sentence)]
         for name, finding in findings[:most]

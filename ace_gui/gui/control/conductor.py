@@ -71,7 +71,10 @@ class Conductor(QObject):
         inputs = self._session.draft.inputs
         paths = tuple(paths)
         unused = inputs.base is not None or inputs.is_recommended
-        chosen = None if unused else replace(inputs, base=paths[0]).recipe()
+        if unused:
+            chosen = None
+        else:
+            chosen = replace(inputs, base=paths[0]).recipe()
         self._run_plan(LoadRecipeJob(paths=paths, chosen=chosen))
 
     def add_experts(self, paths: Iterable[Path]) -> None:
@@ -193,7 +196,10 @@ class Conductor(QObject):
             planned = Inputs.from_recipe(event.plan.recipe)
         else:  # parameters and tasks may have changed meanwhile
             now = session.draft.inputs
-            tasks = inputs.tasks if inputs.names != now.names else now.tasks
+            if inputs.names != now.names:
+                tasks = inputs.tasks
+            else:
+                tasks = now.tasks
             planned = replace(inputs, parameters=now.parameters, tasks=tasks)
         merges = (session.results.merge, *session.results.runs.all)
         if any(run is not None and run.recipe.base_model != planned.base for run in merges):

@@ -62,7 +62,9 @@ class RunningJob:
     @property
     def state(self) -> State | None:
         """What the window shows while it runs; None for a quick job."""
-        return State[self.job.state.upper()] if self.job.state else None
+        if self.job.state:
+            return State[self.job.state.upper()]
+        return None
 
     def cancel(self) -> None:
         """Stop the job. ``on_end`` is called when it has stopped."""
@@ -188,7 +190,10 @@ class EngineClient(QObject):
                 self.session.fail(end.error)
             self.ended.emit(entry.job, end)
             return
-        level = Level.INFO if entry.state is not None else Level.DETAIL
+        if entry.state is not None:
+            level = Level.INFO
+        else:
+            level = Level.DETAIL
         ended = "cancelled" if isinstance(end, JobCancelled) else "done"
         took = duration(time.monotonic() - entry.began)
         log.add(level, Source.ENGINE, f"{entry.title}: {ended} after {took}.")
@@ -248,7 +253,9 @@ class Operation(QObject):
 
     def progress(self, kind: type[_E]) -> _E | None:
         """The latest event of this kind while the job runs."""
-        return self.last(kind) if self.is_running else None
+        if self.is_running:
+            return self.last(kind)
+        return None
 
     def stop(self) -> None:
         """Stop at the next step and keep the results so far."""

@@ -44,7 +44,9 @@ class FigureOperation(Operation):
         """The reason why nothing can be drawn, or an empty string."""
         if self._session.draft.plan is None:
             return NO_MODEL
-        return "" if self._session.layers.is_analysed else COMPARING
+        if self._session.layers.is_analysed:
+            return ""
+        return COMPARING
 
     @property
     def made(self) -> FigureMade | None:
@@ -69,7 +71,10 @@ class FigureOperation(Operation):
         """What a figure depends on, apart from what was asked for."""
         session = self._session
         merge = session.results.merge
-        reports = 0 if merge is None else len(merge.reports)
+        if merge is None:
+            reports = 0
+        else:
+            reports = len(merge.reports)
         return (
             session.draft.recipe_key(),
             session.results.runs.store_of(session.draft.recipe_key()),

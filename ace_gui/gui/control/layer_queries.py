@@ -79,7 +79,10 @@ class LatestQuestion(_Answers):
         # The recipe may be rejected until it is planned. The end of planning asks again.
         activity = self._session.activity
         unsettled = activity.plan_is_due or activity.is_running(State.PLANNING)
-        question = None if unsettled else self._find()
+        if unsettled:
+            question = None
+        else:
+            question = self._find()
         if question is not None and question == self._question and self.is_running:
             return
         self.drop()
@@ -137,9 +140,14 @@ class LayerQueries(QObject):
 
     def _find(self, kind: type) -> Question | None:
         session = self._session
-        row = session.layers.row(session.selection) if session.selection else None
+        if session.selection:
+            row = session.layers.row(session.selection)
+        else:
+            row = None
         is_listed = kind is LayerSpectrum or kind in self._kinds
-        return _question(kind, session, row) if row is not None and is_listed else None
+        if row is not None and is_listed:
+            return _question(kind, session, row)
+        return None
 
     def _emit_awaited(self, kind: type) -> None:
         waits_for_whole = kind is LayerDifference and self._whole_model.is_running
@@ -245,4 +253,6 @@ def _question(kind: type, session: Session, row: PlanRow) -> Question | None:
     if question is None or kind is LayerDifference:
         return question
     finding = session.results.findings.get(kind, row.name, question.keys[kind])
-    return question if finding is None else None
+    if finding is None:
+        return question
+    return None

@@ -289,7 +289,10 @@ class RunOperations(QObject):
     def _follow(self) -> None:
         """Look for kept runs of a new base model, and for the run of the current inputs."""
         plan = self._session.draft.plan
-        planned = plan.recipe.base_model if plan is not None else None
+        if plan is not None:
+            planned = plan.recipe.base_model
+        else:
+            planned = None
         if planned != self._base:
             self._base = planned
             if planned is not None:

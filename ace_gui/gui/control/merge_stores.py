@@ -214,7 +214,10 @@ def _sweep(root: Path, locked: frozenset[Path], days: int) -> None:
         if _is_ours(path, _OF_TRASH):
             _remove(path)
             continue
-        store = store_of(path) if path.suffix == RECORD else path
+        if path.suffix == RECORD:
+            store = store_of(path)
+        else:
+            store = path
         if store in locked or not (_is_ours(path, _NAME) or _is_record(path)):
             continue
         lock = lock_beside(store)

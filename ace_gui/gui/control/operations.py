@@ -65,7 +65,10 @@ class ModelAnswer:
         """How much was written, how fast, and why no more."""
         if not self.tokens:
             return ""
-        speed = self.tokens / self.seconds if self.seconds else 0.0
+        if self.seconds:
+            speed = self.tokens / self.seconds
+        else:
+            speed = 0.0
         parts = [counted(self.tokens, "token", "tokens"), f"{speed:.1f} tokens/s"]
         if self.ending is not None:
             parts.append(self.ending.value)
@@ -90,7 +93,9 @@ class TryOperation(Operation):
         """The reason why no input can be tried now, or an empty string."""
         if self._session.draft.plan is None:
             return NO_MODEL
-        return WAIT if self._session.activity.is_writing else ""
+        if self._session.activity.is_writing:
+            return WAIT
+        return ""
 
     def forget(self) -> None:
         """Begin a new conversation."""
@@ -195,7 +200,10 @@ class CovarianceOperation(Operation):
         if isinstance(event, CovariancesCompared):
             if event.layer is not None:
                 self._session.results.findings.record(self._key, event.layer)
-            self.finished = self._key if event.done == event.total else None
+            if event.done == event.total:
+                self.finished = self._key
+            else:
+                self.finished = None
 
 
 class RoutingOperation(Operation):

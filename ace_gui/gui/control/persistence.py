@@ -71,7 +71,9 @@ class Preferences(QObject):
     @property
     def most_memory(self) -> int:
         """Bytes of the machine's memory; 0 until the engine has reported it."""
-        return self._session.engine.memory_bytes if self._session.engine is not None else 0
+        if self._session.engine is not None:
+            return self._session.engine.memory_bytes
+        return 0
 
     @property
     def most_threads(self) -> int:
@@ -80,7 +82,9 @@ class Preferences(QObject):
 
     def devices(self) -> list[tuple[str, str]]:
         engine = self._session.engine
-        return [(device.name, device.title) for device in engine.devices] if engine else []
+        if engine:
+            return [(device.name, device.title) for device in engine.devices]
+        return []
 
     def use_scratch(self, folder: Path | None) -> None:
         """Set the folder of merges before export, None for the cache. Kept merges are not moved."""
@@ -142,7 +146,10 @@ class Sessions(QObject):
         recipe = _read(crashed)
         at = datetime.fromtimestamp(crashed.stat().st_mtime)
         # A file that cannot be read is offered too: opening it reports the error.
-        name = project_name(recipe) if recipe is not None else ""
+        if recipe is not None:
+            name = project_name(recipe)
+        else:
+            name = ""
         files = _free_names(self._folder, name, f", recovered {at:%Y-%m-%d %H.%M}")
         target_file = next(file for file in files if not there(file))
         try:
@@ -194,7 +201,9 @@ class Sessions(QObject):
 
     def _recipe(self) -> Recipe | None:
         inputs = self._session.draft.planned
-        return inputs.recipe() if inputs.base is not None and inputs.experts else None
+        if inputs.base is not None and inputs.experts:
+            return inputs.recipe()
+        return None
 
     def _follow(self) -> None:
         if self._recipe() not in (None, self._written):
@@ -232,7 +241,9 @@ def _read(file: Path) -> Recipe | None:
     from ace_gui.recipe.recipe_file import load_recipe  # importing YAML takes a moment
 
     try:
-        return load_recipe(file) if file.exists() else None
+        if file.exists():
+            return load_recipe(file)
+        return None
     except WorkbenchError:
         return None
 

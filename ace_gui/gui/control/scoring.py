@@ -90,7 +90,10 @@ class Scoring(QObject):
             title = Task(data=path).title
             taken = {task.title for task in tasks}
             free = (f"{title}-{number}" for number in range(2, len(taken) + 3))
-            name = None if title not in taken else next(task for task in free if task not in taken)
+            if title not in taken:
+                name = None
+            else:
+                name = next(task for task in free if task not in taken)
             tasks = (*tasks, Task(data=path, name=name, expert=expert_named(title, names)))
         self._set(tasks)
 
@@ -165,7 +168,9 @@ class Scoring(QObject):
             return "Add a task first."
         if session.activity.is_running(State.MERGING):
             return WHILE_MERGING
-        return "An evaluation is running." if self.is_running else ""
+        if self.is_running:
+            return "An evaluation is running."
+        return ""
 
     def evaluate(self) -> None:
         """Evaluate base, experts and all finished merges on the tasks, except known scores."""
@@ -211,7 +216,10 @@ class Scoring(QObject):
         match event:
             case EvaluationProgress(model=model, task=task):
                 merges = {str(run.store) for run in session.results.runs.all}
-                scored = "the merge" if model in merges else model
+                if model in merges:
+                    scored = "the merge"
+                else:
+                    scored = model
                 session.activity.complete(title=f"scoring {scored} on {task}")
             case TaskScore():
                 session.results.scores.record([event])

@@ -119,7 +119,9 @@ class Forecasting(QObject):
             return None
         if self._is_merged and session.results.merge is not None:
             return session.results.merge.reports
-        return self._reports if self._key == session.draft.recipe_key() else None
+        if self._key == session.draft.recipe_key():
+            return self._reports
+        return None
 
     @property
     def _is_merged(self) -> bool:
@@ -203,7 +205,9 @@ class WhatIf(QObject):
 
     def parameter(self, name: str) -> ParameterValue | None:
         tried = self._parameters.get(name)
-        return self._own_value(name) if tried is None else tried
+        if tried is None:
+            return self._own_value(name)
+        return tried
 
     def is_tried(self, name: str) -> bool:
         """Whether a parameter's trial value differs from the recipe."""
@@ -234,7 +238,10 @@ class WhatIf(QObject):
     @property
     def other_variant(self) -> str | None:
         """The other variant of the layer's method, or None."""
-        variants = self.method.variants if self.method is not None else ()
+        if self.method is not None:
+            variants = self.method.variants
+        else:
+            variants = ()
         return next(
             (variant for variant in variants if variant != self._own_value("variant")), None
         )
@@ -292,9 +299,14 @@ class WhatIf(QObject):
     def _own_after(self, name: str, index: int | None) -> float:
         """The value of one of ``AFTER_FIELDS`` in the recipe or in one of its overrides."""
         inputs = self._session.draft.inputs
-        after = inputs.after if index is None else inputs.overrides[index].after.over(inputs.after)
+        if index is None:
+            after = inputs.after
+        else:
+            after = inputs.overrides[index].after.over(inputs.after)
         value = value_of(after, name)
-        return float(_AFTER[name].default) if value is None else value
+        if value is None:
+            return float(_AFTER[name].default)
+        return value
 
     # Results
 
@@ -302,33 +314,35 @@ class WhatIf(QObject):
     def old(self) -> LayerSpectrum | None:
         """The selected layer's spectrum under the recipe, once known."""
         name = self._session.selection
-        return self._session.spectrum(name) if name is not None else None
+        if name is not None:
+            return self._session.spectrum(name)
+        return None
 
     @property
     def new(self) -> LayerSpectrum | None:
         """The layer's spectrum under the trial values or the other variant, once known."""
         row = self._compared_row
         findings = self._session.results.findings
-        return None if row is None else findings.get(LayerSpectrum, row.name, self._key())
+        if row is None:
+            return None
+        return findings.get(LayerSpectrum, row.name, self._key())
 
     @property
     def _compared(self) -> Mapping[str, ParameterValue]:
         """The parameters that differ in ``new``."""
         second_variant = self.other_variant
-        return (
-            self._parameters
-            if self.is_on or second_variant is None
-            else {"variant": second_variant}
-        )
+        if self.is_on or second_variant is None:
+            return self._parameters
+        return {"variant": second_variant}
 
     @property
     def _compared_row(self) -> PlanRow | None:
         """The selected layer, if there is a visible difference to compute."""
         row = self._row
         differs = self.is_on or (self._is_visible and bool(self._compared))
-        return (
-            row if row is not None and differs and self._session.layers.has_spectrum(row) else None
-        )
+        if row is not None and differs and self._session.layers.has_spectrum(row):
+            return row
+        return None
 
     def _key(self) -> RecipeKey:
         tried = tuple(sorted(self._compared.items()))
@@ -366,7 +380,10 @@ class WhatIf(QObject):
         values |= {field.name: draft.parameter(field.name) for field in draft.fields}
         for index, tried in self._tried.items():
             for name, value in tuple(tried.items()):
-                stored = values.get(name, value) if index is None else None
+                if index is None:
+                    stored = values.get(name, value)
+                else:
+                    stored = None
                 if value == (draft.inputs.scope if name == SCOPE else stored):
                     del tried[name]
         self._ask_again()

@@ -220,16 +220,27 @@ class _CommandCell(QStyledItemDelegate):
         if not isinstance(command, Command):
             return
         chosen = state_is(option, "Selected")
-        ground = theme.tint if chosen else theme.hover if state_is(option, "MouseOver") else ""
+        if chosen:
+            ground = theme.tint
+        elif state_is(option, "MouseOver"):
+            ground = theme.hover
+        else:
+            ground = ""
         if ground:
             rounded(painter, rect.adjusted(1, 1, -1, -1), ground)
-        quiet = theme.text2 if chosen else theme.text3
+        if chosen:
+            quiet = theme.text2
+        else:
+            quiet = theme.text3
         rect = rect.adjusted(_PADDING, 0, -_PADDING, 0)
         caption = face(Face.CAPTION)
         body = face(Face.BODY)
         right = write(painter, rect, command.shortcut, caption, quiet, align=_RIGHT)
         room = rect.adjusted(0, 0, -right - _PADDING, 0)
-        ink = quiet if command.why else theme.text
+        if command.why:
+            ink = quiet
+        else:
+            ink = theme.text
         used = write(painter, room, command.title, body, ink)
         where = room.adjusted(used + _PADDING, 0, 0, 0)
         if where.width() > 0:

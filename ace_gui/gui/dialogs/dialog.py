@@ -21,7 +21,10 @@ class Dialog(QDialog):
     def __init__(self, title: str, parent: QWidget | None, *, cancels: bool = False) -> None:
         super().__init__(parent)
         self.setWindowTitle(title)
-        self._standard = _Standard.Cancel if cancels else _Standard.Close
+        if cancels:
+            self._standard = _Standard.Cancel
+        else:
+            self._standard = _Standard.Close
         self.buttons = QDialogButtonBox(self._standard)
         self.buttons.rejected.connect(self.reject)
 

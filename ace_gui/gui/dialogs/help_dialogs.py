@@ -289,7 +289,10 @@ class LogDialog(Dialog):
 
     def _show(self) -> None:
         entry = self.table.currentIndex().data(VALUE)
-        text = f"{entry.text}\n{entry.details}" if isinstance(entry, Entry) else ""
+        if isinstance(entry, Entry):
+            text = f"{entry.text}\n{entry.details}"
+        else:
+            text = ""
         self.details.setPlainText(plain(text.strip()))
 
     def _copy(self) -> None:

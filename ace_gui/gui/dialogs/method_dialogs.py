@@ -207,7 +207,10 @@ class ChooseMethodDialog(Dialog):
     def _show(self, index: QModelIndex) -> None:
         method = _info(index)
         self.use.setEnabled(method is not None)
-        title = method.title.replace("&", "&&") if method is not None else "this method"
+        if method is not None:
+            title = method.title.replace("&", "&&")
+        else:
+            title = "this method"
         self.use.setText(f"&Use {title}")
         self.cost.setText("" if method is None else self._costs.get(method.name, ""))
         self._end_estimate()
@@ -259,7 +262,10 @@ def _grouped(
     """The first choices, then the families, each with its methods. ``height``: of a row, in px."""
     model = QStandardItemModel(parent)
     first = sorted((m for m in methods if m.name in SHELF), key=lambda m: SHELF.index(m.name))
-    groups = [(FIRST, first)] if len(methods) > len(SHELF) else []
+    if len(methods) > len(SHELF):
+        groups = [(FIRST, first)]
+    else:
+        groups = []
     groups += [(family, list(members)) for family, members in by_family(methods)]
     for family, members in groups:
         title = QStandardItem(family)
@@ -287,8 +293,13 @@ def _grouped(
 
 
 def _info(index: QModelIndex) -> MethodInfo | None:
-    info = index.data(METHOD) if index.isValid() else None
-    return info if isinstance(info, MethodInfo) else None
+    if index.isValid():
+        info = index.data(METHOD)
+    else:
+        info = None
+    if isinstance(info, MethodInfo):
+        return info
+    return None
 
 
 def _about(method: MethodInfo | None, experts: int) -> QWidget:

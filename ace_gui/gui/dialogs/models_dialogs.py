@@ -46,7 +46,10 @@ class ScanDialog(Dialog):
         base: Path | None,
         parent: QWidget | None = None,
     ) -> None:
-        title = "Models in this folder" if len(paths) == 1 else "Models"
+        if len(paths) == 1:
+            title = "Models in this folder"
+        else:
+            title = "Models"
         super().__init__(title, parent, cancels=True)
         self._base = base
         self._paths = paths
@@ -75,11 +78,20 @@ class ScanDialog(Dialog):
         for index, model in enumerate(event.models):
             hub = hub_name(model.path)
             name = model_name(model.path)
-            folder = f"{model.path.parent.name}/" if counts[name] > 1 else ""
+            if counts[name] > 1:
+                folder = f"{model.path.parent.name}/"
+            else:
+                folder = ""
             name = plain(hub or f"{folder}{name}")
-            revision = model.path.name[:8] if hub else ""
+            if hub:
+                revision = model.path.name[:8]
+            else:
+                revision = ""
             facts = " ".join(filter(None, (model.architecture, model.dtype, revision)))
-            size = human_bytes(model.bytes) if model.bytes else ""
+            if model.bytes:
+                size = human_bytes(model.bytes)
+            else:
+                size = ""
             item = QTreeWidgetItem(self.tree, [name, "", facts, size, ""])
             item.setToolTip(_EXPERT, tooltip(str(model.path)))
             item.setTextAlignment(_SIZE, _RIGHT)
@@ -106,7 +118,12 @@ class ScanDialog(Dialog):
             return
         for index, (model, item) in enumerate(zip(scan.models, _rows(self.tree), strict=True)):
             fits = base >= 0 and index != base and index in scan.alike[base]
-            words = "fits" if fits else "the base" if index == base else _DIFFERS
+            if fits:
+                words = "fits"
+            elif index == base:
+                words = "the base"
+            else:
+                words = _DIFFERS
             words = model.problem or (words if base >= 0 else "")
             item.setText(_SAID, GAP + plain(words))
             item.setToolTip(_SAID, tooltip(model.problem))
@@ -117,7 +134,10 @@ class ScanDialog(Dialog):
         self._allow()
 
     def experts(self) -> list[Path]:
-        models = self._scan.models if self._scan is not None else ()
+        if self._scan is not None:
+            models = self._scan.models
+        else:
+            models = ()
         pairs = zip(models, _rows(self.tree), strict=True)
         return [model.path for model, item in pairs if item.checkState(_EXPERT) == _ON]
 
@@ -177,7 +197,10 @@ class CleanUpDialog(Dialog):
             made_at = QDateTime.fromSecsSinceEpoch(int(run.made))
             when = QLocale().toString(made_at, QLocale.FormatType.ShortFormat)
             size = human_bytes(run.bytes)
-            out = "yes" if run.exported else "no"
+            if run.exported:
+                out = "yes"
+            else:
+                out = "no"
             words = (title, project_name(run.recipe), when, size, out)
             item = QTreeWidgetItem(self.tree, [plain(word) for word in words])
             item.setCheckState(0, _ON if run.exported else _OFF)

@@ -116,7 +116,10 @@ class ExportDialog(Dialog):
     def refresh(self) -> None:
         """Check the form, and show what will be written."""
         plan = self._session.draft.plan
-        folders = plan.input_folders if plan is not None else ()
+        if plan is not None:
+            folders = plan.input_folders
+        else:
+            folders = ()
         verdict = check_folder(self.folder.text(), self.bytes_needed(), folders)
         exporting = self._session.activity.is_running(State.EXPORTING)
         defaults = self.form_now.traits.export()
@@ -145,7 +148,9 @@ class ExportDialog(Dialog):
     def _size_of_adapter(self) -> AdapterExport | None:
         """The chosen size of an adapter; None for other forms."""
         chosen = self.chosen[self.form_now]
-        return chosen if isinstance(chosen, AdapterExport) else None
+        if isinstance(chosen, AdapterExport):
+            return chosen
+        return None
 
     def _options(self) -> list[Option]:
         """The options of the chosen form that matter for this merge."""
@@ -181,11 +186,20 @@ class ExportDialog(Dialog):
             return
         if shares is not None:
             self.button.hide()
-        share = None if progress is None else progress.done / max(progress.total, 1)
+        if progress is None:
+            share = None
+        else:
+            share = progress.done / max(progress.total, 1)
         self.button.show_job(self.curve.is_running, "", share=share)
         if shares is not None and shares.shares:
-            rank = None if adapter.by_energy else adapter.rank
-            energy = adapter.energy if adapter.by_energy else None
+            if adapter.by_energy:
+                rank = None
+            else:
+                rank = adapter.rank
+            if adapter.by_energy:
+                energy = adapter.energy
+            else:
+                energy = None
             self.plot.show_shares(shares, rank, energy)
         elif shares is not None:
             self.plot.show_message("No matrix of a linear layer changes.")
@@ -249,7 +263,9 @@ class ExportDialog(Dialog):
         if plan is None or size is None:
             return 0
         models = models_on_disk(plan, self.form_now, complete_heads=self._has_complete_heads)
-        return models * size.bytes + plan.bytes_for_experts if models else 0
+        if models:
+            return models * size.bytes + plan.bytes_for_experts
+        return 0
 
     @property
     def _has_complete_heads(self) -> bool:
@@ -261,9 +277,10 @@ class ExportDialog(Dialog):
             return ""
         if self.form_now.traits.files:
             return f"{self.form_now.traits.files}."
-        weights = (
-            "model.safetensors" if size.shards == 1 else f"{size.shards} files and their index"
-        )
+        if size.shards == 1:
+            weights = "model.safetensors"
+        else:
+            weights = f"{size.shards} files and their index"
         parts = [f"{weights} (about {human_bytes(size.bytes)})"]
         parts.append("the base's config and tokenizer files, README.md, merge_recipe.yaml")
         if self._has_heads:

@@ -145,8 +145,14 @@ class _CacheRow(QWidget):
     def _show(self, result: int | str) -> None:
         """``result``: bytes, or a sentence about a failure."""
         failed = isinstance(result, str)
-        text = "Cannot be emptied" if failed else human_bytes(int(result))
-        reason = str(result) if failed else ""
+        if failed:
+            text = "Cannot be emptied"
+        else:
+            text = human_bytes(int(result))
+        if failed:
+            reason = str(result)
+        else:
+            reason = ""
         self.amount.setText(text)
         self.amount.setToolTip(reason)
         self.amount.setAccessibleName(f"{self._cache.title}: {reason or text}")

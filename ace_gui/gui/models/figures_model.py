@@ -83,20 +83,29 @@ class FiguresModel(QAbstractTableModel):
 
         def chosen(column: FigureColumn) -> FigureColumn:
             values: Any = column.values
-            selected = values[rows] if column.is_number else [values[row] for row in rows]
+            if column.is_number:
+                selected = values[rows]
+            else:
+                selected = [values[row] for row in rows]
             return FigureColumn(column.title, selected, column.tip)
 
         return tuple(map(chosen, self._columns))
 
     def position(self, source_row: int) -> int:
         """The position of the row with this index in the columns, or -1."""
-        return int(self._positions[source_row]) if 0 <= source_row < len(self._positions) else -1
+        if 0 <= source_row < len(self._positions):
+            return int(self._positions[source_row])
+        return -1
 
     def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self._order)
+        if parent.isValid():
+            return 0
+        return len(self._order)
 
     def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self._columns)
+        if parent.isValid():
+            return 0
+        return len(self._columns)
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
@@ -105,20 +114,31 @@ class FiguresModel(QAbstractTableModel):
             return None
         column = self._columns[section]
         if role == Qt.ItemDataRole.DisplayRole:
-            return column.title + self.gap if column.is_number else column.title
+            if column.is_number:
+                return column.title + self.gap
+            return column.title
         if role == Qt.ItemDataRole.ToolTipRole:
-            return tooltip(column.tip) if column.tip else None
-        return _alignment(column) if role == Qt.ItemDataRole.TextAlignmentRole else None
+            if column.tip:
+                return tooltip(column.tip)
+            return None
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _alignment(column)
+        return None
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid() or index.row() >= len(self._order):
             return None
         column = self._columns[index.column()]
         row = self.source_row(index.row())
-        text = column.texts[row] if column.texts else cell_text(column.values[row])
+        if column.texts:
+            text = column.texts[row]
+        else:
+            text = cell_text(column.values[row])
         match role:
             case Qt.ItemDataRole.DisplayRole:
-                return text + self.gap if column.is_number else text
+                if column.is_number:
+                    return text + self.gap
+                return text
             case Qt.ItemDataRole.AccessibleTextRole:
                 return text
             case Qt.ItemDataRole.ToolTipRole:
@@ -144,7 +164,10 @@ class FiguresModel(QAbstractTableModel):
         self.layoutChanged.emit()
 
     def _arrange(self) -> None:
-        count = len(self._columns[0].values) if self._columns else 0
+        if self._columns:
+            count = len(self._columns[0].values)
+        else:
+            count = 0
         column, order = self.sorting
         self._order = np.arange(count)
         if 0 <= column < len(self._columns):
@@ -167,7 +190,9 @@ def cell_text(value: object) -> str:
     if isinstance(value, np.integer | int):
         return str(value)
     if isinstance(value, np.floating | float):
-        return NONE if np.isnan(value) else f"{value:.{_DIGITS}g}".replace("-", "−")
+        if np.isnan(value):
+            return NONE
+        return f"{value:.{_DIGITS}g}".replace("-", "−")
     return plain(str(value))
 
 
@@ -192,5 +217,8 @@ def write_csv(columns: Sequence[FigureColumn], path: Path) -> None:
 
 
 def _alignment(column: FigureColumn) -> Qt.AlignmentFlag:
-    side = Qt.AlignmentFlag.AlignRight if column.is_number else Qt.AlignmentFlag.AlignLeft
+    if column.is_number:
+        side = Qt.AlignmentFlag.AlignRight
+    else:
+        side = Qt.AlignmentFlag.AlignLeft
     return side | Qt.AlignmentFlag.AlignVCenter

@@ -86,8 +86,13 @@ class Layer:
     @property
     def report(self) -> LayerReport | None:
         """What the merge did, if the merge belongs to the current inputs."""
-        merge = self._session.results.merge if self._session.merge_is_current else None
-        return None if merge is None else merge.reports.get(self.row.name)
+        if self._session.merge_is_current:
+            merge = self._session.results.merge
+        else:
+            merge = None
+        if merge is None:
+            return None
+        return merge.reports.get(self.row.name)
 
     @property
     def gamma(self) -> float:
@@ -96,9 +101,14 @@ class Layer:
 
     def value(self, figure: DeclaredFigure) -> float:
         """A figure of the layer, NaN if unknown."""
-        report = self.report if figure.of_report is not None else None
+        if figure.of_report is not None:
+            report = self.report
+        else:
+            report = None
         value = figure.value(self.statistics, report)
-        return math.nan if value is None else value
+        if value is None:
+            return math.nan
+        return value
 
     @property
     def tau(self) -> float:
@@ -115,7 +125,9 @@ class Layer:
         if not self.gamma > tau:
             return "homogeneous"
         scale = statistics is not None and near_pole(statistics, tau)
-        return BY_SCALE if scale else "heterogeneous"
+        if scale:
+            return BY_SCALE
+        return "heterogeneous"
 
     @property
     def gamma_unsure(self) -> bool:
@@ -129,9 +141,13 @@ class Layer:
     def state(self) -> LayerState:
         merge = self._session.results.merge
         if merge is not None and self.row.name in merge.reports:
-            return LayerState.DONE if self._session.merge_is_current else LayerState.EARLIER
+            if self._session.merge_is_current:
+                return LayerState.DONE
+            return LayerState.EARLIER
         merging = self._session.activity.is_running(State.MERGING)
-        return LayerState.WAITING if merging else LayerState.NONE
+        if merging:
+            return LayerState.WAITING
+        return LayerState.NONE
 
     @property
     def outcome(self) -> str:
@@ -198,10 +214,14 @@ class Column:
         if self.written is not None:
             return self.written(layer)
         value = self.value(layer)
-        return value if isinstance(value, str) else _number(value)
+        if isinstance(value, str):
+            return value
+        return _number(value)
 
     def spoken(self, layer: Layer) -> str:
-        return self.text(layer) if self.read is None else self.read(layer)
+        if self.read is None:
+            return self.text(layer)
+        return self.read(layer)
 
     def sort_key(self, layer: Layer) -> Value:
         """What the column is sorted by; NaN comes last in both directions."""
@@ -209,7 +229,9 @@ class Column:
 
     def is_known(self, layer: Layer) -> bool:
         value = self.value(layer)
-        return value != NONE if isinstance(value, str) else not math.isnan(value)
+        if isinstance(value, str):
+            return value != NONE
+        return not math.isnan(value)
 
     def exported(self, layers: Sequence[Layer]) -> FigureColumn:
         """The values of these layers for CSV."""
@@ -254,12 +276,16 @@ def _health(layer: Layer) -> str:
     health = layer.health
     if health is None:
         return NONE
-    return FINE if health.verdict not in ALARMING else str(len(health.findings))
+    if health.verdict not in ALARMING:
+        return FINE
+    return str(len(health.findings))
 
 
 def _health_read(layer: Layer) -> str:
     health = layer.health
-    return "not known" if health is None else f"{health.verdict.value} {health.tooltip}".strip()
+    if health is None:
+        return "not known"
+    return f"{health.verdict.value} {health.tooltip}".strip()
 
 
 def _health_key(layer: Layer) -> float:
@@ -392,6 +418,8 @@ def _energies(experts: Sequence[str]) -> Iterator[Column]:
 
         def energy(layer: Layer, name: str = expert) -> float:
             statistics = layer.statistics
-            return math.nan if statistics is None else statistics.energies.get(name, math.nan)
+            if statistics is None:
+                return math.nan
+            return statistics.energies.get(name, math.nan)
 
         yield Column(title=expert, csv=f"‖ΔW‖² {expert}", value=energy)

@@ -180,14 +180,25 @@ class Healths(QObject):
 
     def _parameters_of(self, name: str) -> Mapping[str, ParameterValue]:
         row = self._session.layers.row(name)
-        override = None if row is None else row.override
-        return self._parameters if override is None else override.parameters
+        if row is None:
+            override = None
+        else:
+            override = row.override
+        if override is None:
+            return self._parameters
+        return override.parameters
 
     def _start_anew(self) -> None:
         session = self._session
         self._parameters = {**session.draft.resolved_parameters(), "tau": session.draft.tau}
-        merge = session.results.merge if session.merge_is_current else None
-        self._reports = merge.reports if merge is not None else {}
+        if session.merge_is_current:
+            merge = session.results.merge
+        else:
+            merge = None
+        if merge is not None:
+            self._reports = merge.reports
+        else:
+            self._reports = {}
         self._healths.clear()
         self._announce()
 

@@ -163,20 +163,29 @@ class LayersModel(QAbstractItemModel):
     def tau(self) -> float:
         """The method's threshold; infinite if it has none."""
         draft = self._session.draft
-        return draft.tau if draft.has_gamma else math.inf
+        if draft.has_gamma:
+            return draft.tau
+        return math.inf
 
     def name_at(self, position: int) -> str:
         return self._layers[self._order[position]].row.name
 
     def position(self, name: str | None) -> int:
         """The position of a tensor, or -1."""
-        index = self._indices.get(name) if name is not None else None
-        return -1 if index is None else int(self._positions[index])
+        if name is not None:
+            index = self._indices.get(name)
+        else:
+            index = None
+        if index is None:
+            return -1
+        return int(self._positions[index])
 
     def index_of(self, name: str, column: int = 0) -> QModelIndex:
         """The index of a tensor; invalid if it is not shown."""
         position = self.position(name)
-        return QModelIndex() if position < 0 else self._at(position, column)
+        if position < 0:
+            return QModelIndex()
+        return self._at(position, column)
 
     def position_of(self, index: _Index) -> int:
         """The position of an index; -1 for a group."""
@@ -185,7 +194,9 @@ class LayersModel(QAbstractItemModel):
         group = int(index.internalId())
         if group:
             return self.groups[group - 1].first + index.row()
-        return -1 if self.groups else index.row()
+        if self.groups:
+            return -1
+        return index.row()
 
     # QAbstractItemModel
 
@@ -195,14 +206,21 @@ class LayersModel(QAbstractItemModel):
         return self.createIndex(row, column, parent.row() + 1 if parent.isValid() else 0)
 
     def parent(self, index: _Index) -> QModelIndex:  # type: ignore[override]
-        group = int(index.internalId()) if index.isValid() else 0
-        return self.createIndex(group - 1, 0, 0) if group else QModelIndex()
+        if index.isValid():
+            group = int(index.internalId())
+        else:
+            group = 0
+        if group:
+            return self.createIndex(group - 1, 0, 0)
+        return QModelIndex()
 
     def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
         if not parent.isValid():
             return len(self.groups) or len(self._order)
         is_group = self.groups and parent.internalId() == 0 and parent.column() == 0
-        return self.groups[parent.row()].count if is_group else 0
+        if is_group:
+            return self.groups[parent.row()].count
+        return 0
 
     def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: ARG002, B008
         return len(COLUMNS)
@@ -211,7 +229,9 @@ class LayersModel(QAbstractItemModel):
         enabled = Qt.ItemFlag.ItemIsEnabled
         if not index.isValid():
             return Qt.ItemFlag.NoItemFlags
-        return enabled if self.position_of(index) < 0 else enabled | Qt.ItemFlag.ItemIsSelectable
+        if self.position_of(index) < 0:
+            return enabled
+        return enabled | Qt.ItemFlag.ItemIsSelectable
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = _Role.DisplayRole
@@ -221,13 +241,19 @@ class LayersModel(QAbstractItemModel):
         column = COLUMNS[section]
         if role == _Role.DisplayRole:
             has_tau = column is GAMMA and math.isfinite(self.tau)
-            return f"γ, τ {gamma_text(self.tau)}" if has_tau else column.title
+            if has_tau:
+                return f"γ, τ {gamma_text(self.tau)}"
+            return column.title
         if role == _Role.InitialSortOrderRole:
             order = Qt.SortOrder
             return (order.DescendingOrder if column.largest_first else order.AscendingOrder).value
         if role == _Role.TextAlignmentRole:
-            return _RIGHT if column.is_number else _LEFT
-        return column.tip if role == _Role.ToolTipRole else None
+            if column.is_number:
+                return _RIGHT
+            return _LEFT
+        if role == _Role.ToolTipRole:
+            return column.tip
+        return None
 
     def data(self, index: _Index, role: int = _Role.DisplayRole) -> Any:
         if not index.isValid():
@@ -235,7 +261,9 @@ class LayersModel(QAbstractItemModel):
         position = self.position_of(index)
         column = COLUMNS[index.column()]
         if role == _Role.TextAlignmentRole:
-            return _RIGHT if column.is_number else _LEFT
+            if column.is_number:
+                return _RIGHT
+            return _LEFT
         if position < 0:
             return self._of_group(self.groups[index.row()], index.column(), role)
         layer = self._layers[self._order[position]]
@@ -250,7 +278,9 @@ class LayersModel(QAbstractItemModel):
                 return layer
             case _Role.DecorationRole if column is HEALTH and layer.health is not None:
                 name = ALARMING.get(layer.health.verdict)
-                return icon(name) if name is not None else None
+                if name is not None:
+                    return icon(name)
+                return None
         return None
 
     # Groups
@@ -270,7 +300,9 @@ class LayersModel(QAbstractItemModel):
             high = with_gamma[self._gamma[with_gamma].argmax()]
             unsure = self._layers[high].gamma_unsure
             return float(self._gamma[low]), float(self._gamma[high]), unsure
-        return self._health_of(indices, role) if column == HEALTH.index else None
+        if column == HEALTH.index:
+            return self._health_of(indices, role)
+        return None
 
     def _health_of(self, indices: NDArray[np.intp], role: int) -> Any:
         healths = (self._layers[index].health for index in indices)
@@ -279,9 +311,13 @@ class LayersModel(QAbstractItemModel):
         if role == _Role.DecorationRole and worst in ALARMING:
             return icon(ALARMING[worst])
         if role == _Role.DisplayRole and worst is not None:
-            return "" if worst in ALARMING else FINE
+            if worst in ALARMING:
+                return ""
+            return FINE
         if role == _Role.AccessibleTextRole:
-            return "not known" if worst is None else worst.value
+            if worst is None:
+                return "not known"
+            return worst.value
         return None
 
     def _count(self, indices: NDArray[np.intp]) -> str:
@@ -336,13 +372,17 @@ class LayersModel(QAbstractItemModel):
         column, order = self._sorting
         if column >= 0 and visible.size:
             ranks = self._ranks(column)[visible]
-            ranks = -ranks if order == Qt.SortOrder.DescendingOrder else ranks
+            if order == Qt.SortOrder.DescendingOrder:
+                ranks = -ranks
             visible = visible[np.argsort(ranks, kind="stable")]  # NaN comes last in both directions
         self._order = visible
         self._positions = np.full(len(self._layers), -1, dtype=np.intp)
         self._positions[visible] = np.arange(len(visible))
         blocks = [self._layers[index].row.block for index in visible]
-        self.groups = () if column >= 0 else _groups(blocks)
+        if column >= 0:
+            self.groups = ()
+        else:
+            self.groups = _groups(blocks)
         self._find_useful()
 
     def _find_useful(self) -> None:
@@ -379,11 +419,18 @@ def _is_merged(layer: Layer) -> bool:
 def _groups(blocks: list[int | None]) -> tuple[Group, ...]:
     """A group for each run of rows with the same block, in model order."""
     ends = np.flatnonzero([a != b for a, b in pairwise(blocks)]) + 1
-    edges = [0, *(int(end) for end in ends), len(blocks)] if blocks else [0]
+    if blocks:
+        edges = [0, *(int(end) for end in ends), len(blocks)]
+    else:
+        edges = [0]
     groups = []
     for first, end in pairwise(edges):
         block = blocks[first]
-        outside = "Before the blocks" if first == 0 else "After the blocks"
-        outside = outside if any(b is not None for b in blocks) else "All tensors"
+        if first == 0:
+            outside = "Before the blocks"
+        else:
+            outside = "After the blocks"
+        if not any(b is not None for b in blocks):
+            outside = "All tensors"
         groups.append(Group(outside if block is None else f"Block {block}", first, end - first))
     return tuple(groups)

@@ -205,7 +205,10 @@ class RunsModel(QStandardItemModel):
         methods = self._session.draft.methods
         results = self._session.results
         first, *parts_after = title_parts(run, methods)
-        parts = [first, *parts_after] if run.name else parts_after
+        if run.name:
+            parts = [first, *parts_after]
+        else:
+            parts = parts_after
         current = run is results.merge
         if current:
             parts.insert(
@@ -216,15 +219,24 @@ class RunsModel(QStandardItemModel):
         if run.norm is not None:
             parts.append(f"{run.norm:.2f} × norm")
         score = mean_score(run)
-        text = "" if score is None else short_score_text(score)
+        if score is None:
+            text = ""
+        else:
+            text = short_score_text(score)
         return RunLines(plain(run.name or first), plain(" · ".join(parts)), text, current)
 
 
 def _tip(run: MergeRun, title: str) -> str:
     made_at = QDateTime.fromSecsSinceEpoch(int(run.made))
-    when = QLocale().toString(made_at, QLocale.FormatType.ShortFormat) if run.made else ""
+    if run.made:
+        when = QLocale().toString(made_at, QLocale.FormatType.ShortFormat)
+    else:
+        when = ""
     parameters = ", ".join(f"{n} {value_text(v)}" for n, v in run.parameters.items())
-    took = duration(run.finished.seconds) if run.finished is not None else ""
+    if run.finished is not None:
+        took = duration(run.finished.seconds)
+    else:
+        took = ""
     lines = [
         title,
         counted(

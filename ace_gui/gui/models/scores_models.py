@@ -35,8 +35,13 @@ class MergeFigure:
 
     def value_of(self, row: MethodCompared) -> float | None:
         """The value of a row; None if it is not known or the merge failed."""
-        value = None if row.error else self.value(row)
-        return value if value is not None and math.isfinite(value) else None
+        if row.error:
+            value = None
+        else:
+            value = self.value(row)
+        if value is not None and math.isfinite(value):
+            return value
+        return None
 
     def column(self, rows: Sequence[MethodCompared], tips: Sequence[str]) -> FigureColumn:
         """The column of all rows, with the best of several values in bold."""
@@ -44,7 +49,10 @@ class MergeFigure:
         numbers = [value for value in figures if value is not None]
         best = max(numbers, key=lambda value: self.better * value, default=None)
         rated = self.better and len(numbers) > 1
-        text = human_bytes if self.format == "bytes" else self.format.format
+        if self.format == "bytes":
+            text = human_bytes
+        else:
+            text = self.format.format
         return FigureColumn(
             self.title,
             np.array([math.nan if value is None else value for value in figures]),
@@ -57,7 +65,9 @@ class MergeFigure:
 
 def _mean_cosine(row: MethodCompared) -> float | None:
     finite = [value for value in row.cosines.values() if math.isfinite(value)]
-    return sum(finite) / len(finite) if finite else None
+    if finite:
+        return sum(finite) / len(finite)
+    return None
 
 
 _METHOD_TIP = "The method, and parameters other than its defaults."
@@ -130,7 +140,9 @@ class ComparedModel(FiguresModel):
 
     def position_of(self, row: MethodCompared) -> int:
         """The row of a merge, or -1."""
-        return self.position(self._rows.index(row)) if row in self._rows else -1
+        if row in self._rows:
+            return self.position(self._rows.index(row))
+        return -1
 
     @property
     def rows(self) -> tuple[MethodCompared, ...]:
@@ -147,7 +159,9 @@ class ComparedModel(FiguresModel):
     def sorted_figure(self) -> MergeFigure:
         """The figure that the rows are sorted by, or else the main one."""
         index = self.sorting[0] - 1
-        return self._figures[index] if 0 <= index < len(self._figures) else self.main_figure
+        if 0 <= index < len(self._figures):
+            return self._figures[index]
+        return self.main_figure
 
     def exported(self) -> tuple[FigureColumn, ...]:
         """The table in its displayed order, with full precision and the errors of failed merges."""
@@ -194,7 +208,9 @@ def score_text(value: float) -> str:
     """``0.807``, ``12.4``; a dash if unknown."""
     if not math.isfinite(value):
         return NONE
-    return f"{value:.3f}".replace("-", "−") if abs(value) < 10 else number_text(value, 4)
+    if abs(value) < 10:
+        return f"{value:.3f}".replace("-", "−")
+    return number_text(value, 4)
 
 
 def figure_words(figure: Figure) -> str:
@@ -204,7 +220,9 @@ def figure_words(figure: Figure) -> str:
 
 
 def _count(value: int | None) -> str:
-    return NONE if value is None else str(value)
+    if value is None:
+        return NONE
+    return str(value)
 
 
 _COLUMNS: Final[tuple[tuple[str, str, Callable[[TaskFigures], str]], ...]] = (
@@ -279,10 +297,18 @@ class TaskFiguresModel(FiguresModel):
 
 
 def _tip(row: TaskFigures, column: int) -> str:
-    whose = f"the task of {row.owner}" if row.owner else "a task without an expert"
+    if row.owner:
+        whose = f"the task of {row.owner}"
+    else:
+        whose = "a task without an expert"
     if column == TASK:
-        return "Unweighted mean of all tasks" if row.is_mean else f"{row.metric}, {whose}"
+        if row.is_mean:
+            return "Unweighted mean of all tasks"
+        return f"{row.metric}, {whose}"
     _, tip, text = _COLUMNS[column]
     figure = {BASE: row.base, MERGE: row.merge, EXPERT: row.expert}.get(column)
-    figure_text = text(row) if figure is None else figure_words(figure)
+    if figure is None:
+        figure_text = text(row)
+    else:
+        figure_text = figure_words(figure)
     return f"{row.title}: {figure_text}\n{tip}"

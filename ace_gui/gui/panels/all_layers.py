@@ -133,7 +133,10 @@ class LearningView(Following):
 
     def refresh(self) -> None:
         run = self._session.results.merge
-        distilled = None if run is None or run.finished is None else run.finished.distilled
+        if run is None or run.finished is None:
+            distilled = None
+        else:
+            distilled = run.finished.distilled
         self._result.setText("" if distilled is None else distilled.sentence)
         self._result.setVisible(distilled is not None)
         learning = self._session.results.learning
@@ -217,7 +220,10 @@ class WhatIfPanel(QWidget):
     def refresh(self) -> None:
         what_if = self._what_if
         engine = self._session.engine
-        fields = (*what_if.method.fields, *AFTER_FIELDS) if what_if.method is not None else ()
+        if what_if.method is not None:
+            fields = (*what_if.method.fields, *AFTER_FIELDS)
+        else:
+            fields = ()
         scope = scope_option(dict(engine.scopes) if engine is not None else {})
         self.form.declare((*fields, scope))
         self._show_override()
@@ -240,7 +246,10 @@ class WhatIfPanel(QWidget):
         rule = describe(session.draft.inputs.overrides[index])
         ruled = [row for row in session.layers.rows if row.override and index in row.override.rules]
         self.own_note.setText(f"This layer has its own parameters (override: {rule}).")
-        count = f", for all {len(ruled)} tensors" if len(ruled) > 1 else ""
+        if len(ruled) > 1:
+            count = f", for all {len(ruled)} tensors"
+        else:
+            count = ""
         self.apply.setToolTip(tooltip(f"Apply the trial values to the override of {rule}{count}"))
 
     def _show_answer(self) -> None:
@@ -256,7 +265,10 @@ class WhatIfPanel(QWidget):
         elif what_if.error:
             sentence = what_if.error
         elif not what_if.is_on:
-            sentence = _NOT_TRIED if what_if.other_variant is None else _BOTH
+            if what_if.other_variant is None:
+                sentence = _NOT_TRIED
+            else:
+                sentence = _BOTH
         both_headed = sentence == _BOTH and new is not None  # the headings say so
         self.note.setText(sentence)
         is_said = bool(sentence) and not both_headed  # the plot says it if it is visible
@@ -310,10 +322,14 @@ def figure_text(report: LayerReport, figure: str) -> str:
     """One of ``FIGURES`` as text, or a dash if the method does not report it."""
     if figure in _OF_THE_MERGE:
         number = _OF_THE_MERGE[figure].value(None, report)
-        return NONE if number is None else _OF_THE_MERGE[figure].text(number, 4)
+        if number is None:
+            return NONE
+        return _OF_THE_MERGE[figure].text(number, 4)
     value = getattr(report, figure)
     if value is None:
         return NONE
     if isinstance(value, tuple):
         return " → ".join(number_text(item, 3) for item in value)
-    return number_text(value, 4) if isinstance(value, float) else value.value
+    if isinstance(value, float):
+        return number_text(value, 4)
+    return value.value

@@ -137,7 +137,10 @@ class AnswerCard(QWidget):
         """Show the answer, None if there is none yet. ``question``: what a chat answers."""
         self._answer = answer
         shares = () if answer is None else answer.shares
-        text = "" if answer is None else answer.earlier + answer.text
+        if answer is None:
+            text = ""
+        else:
+            text = answer.earlier + answer.text
         self.question.setText(plain(question))
         self.question.setVisible(bool(question) and answer is not None)
         self.bars.setVisible(bool(shares))

@@ -121,7 +121,10 @@ class CheckRow(QFrame):
         self.setAccessibleName(f"{word}: {title}, {subject}. {plain(quoted(check.sentence))}")
         about = ElidedLabel(caption=True)
         about.set_full_text(title if link else "" if check.subject == EVERYTHING else subject)
-        role = Face.CAPTION_STRONG if check.is_worry else Face.CAPTION
+        if check.is_worry:
+            role = Face.CAPTION_STRONG
+        else:
+            role = Face.CAPTION
         verdict = plain_label(word, wrap=False, kind=kind, role=role)
         head = across(link or heading(title), (about, 1), verdict, gap=6)
         sentence = plain_label()

@@ -220,8 +220,14 @@ class CompareMethodsPanel(QWidget):
         if running and progress is not None:
             done = progress.index + progress.done / max(progress.total, 1)
             share = done / max(progress.of, 1)
-        self.start.action = f"Compare {count}" if count else "Compare"
-        why = "" if count else "Select a method, or values of one parameter."
+        if count:
+            self.start.action = f"Compare {count}"
+        else:
+            self.start.action = "Compare"
+        if count:
+            why = ""
+        else:
+            why = "Select a method, or values of one parameter."
         why = comparison.obstacle or self._session.merge_obstacle or why
         self.start.show_job(running, why, share=share)
         self.use.setEnabled(len(chosen) == 1 and not chosen[0].error and not running)
@@ -238,7 +244,9 @@ def swept(rows: Sequence[MethodCompared]) -> str:
     if len(methods) != 1 or len(differ) != 1:
         return ""
     kinds = {type(row.parameters.get(differ[0])) for row in rows}
-    return differ[0] if kinds <= {int, float} else ""
+    if kinds <= {int, float}:
+        return differ[0]
+    return ""
 
 
 class _Box(QCheckBox):
@@ -293,7 +301,9 @@ class MergeChoices(QWidget):
 
     @property
     def count(self) -> int:
-        return len(self._written_values()) if self._varies else len(self._ticked())
+        if self._varies:
+            return len(self._written_values())
+        return len(self._ticked())
 
     @property
     def _varies(self) -> bool:
@@ -387,7 +397,10 @@ class MergeChoices(QWidget):
     def _make_entry(self, entry: QWidget | None) -> None:
         """Bring this box into view; the Tab key reaches no other."""
         for box in self.boxes.values():
-            policy = Qt.FocusPolicy.StrongFocus if box is entry else Qt.FocusPolicy.ClickFocus
+            if box is entry:
+                policy = Qt.FocusPolicy.StrongFocus
+            else:
+                policy = Qt.FocusPolicy.ClickFocus
             box.setFocusPolicy(policy)
         if entry is not None and entry.hasFocus():
             self.methods.ensureWidgetVisible(entry)
@@ -445,6 +458,11 @@ class MergeChoices(QWidget):
 def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:
     """The inputs with this method and variant. Another method drops the overrides."""
     changed = inputs.with_method(method)
-    rules = inputs.overrides if changed.method == inputs.method else ()
+    if changed.method == inputs.method:
+        rules = inputs.overrides
+    else:
+        rules = ()
     changed = replace(changed, overrides=rules)
-    return changed if method == recommended.NAME else changed.with_parameter("variant", variant)
+    if method == recommended.NAME:
+        return changed
+    return changed.with_parameter("variant", variant)

@@ -220,7 +220,10 @@ class ComparePanel(LayerPanel):
         parts = []
         for box in (self.first, self.second):
             run = self._run(box)
-            mean = None if run is None else self.session.results.scores.mean(str(run.store)).score
+            if run is None:
+                mean = None
+            else:
+                mean = self.session.results.scores.mean(str(run.store)).score
             if mean is not None:
                 parts.append(f"{box.currentText()} {number_text(mean, 3)}")
         self.scores.setVisible(bool(parts))
@@ -301,10 +304,16 @@ class TwoModelsPanel(QWidget):
 
     def refresh(self) -> None:
         operation = self._operation
-        obstacle = "" if all(self.paths) else "Choose two model folders first."
+        if all(self.paths):
+            obstacle = ""
+        else:
+            obstacle = "Choose two model folders first."
         progress = operation.progress(JobProgress)
         diff = operation.last(ModelDiff)
-        share = progress.done / progress.total if progress and progress.total else None
+        if progress and progress.total:
+            share = progress.done / progress.total
+        else:
+            share = None
         self.run.show_job(operation.is_running, obstacle, share=share)
         show_problem(self.problem, operation.error)
         if diff is None or diff is not self._drawn:
@@ -338,4 +347,6 @@ def _other_words(diff: ModelDiff) -> str:
         "of another shape": len(diff.other_shape),
     }
     parts = [f"{counted(n, 'tensor', 'tensors')} {where}" for where, n in counts.items() if n]
-    return f"Not compared: {', '.join(parts)}." if parts else ""
+    if parts:
+        return f"Not compared: {', '.join(parts)}."
+    return ""

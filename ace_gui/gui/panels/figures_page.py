@@ -300,7 +300,10 @@ class FiguresPage(Following):
 
         def write(paths: list[Path]) -> None:
             chosen = paths[0]
-            file = chosen if chosen.suffix else chosen.with_suffix(".pdf")
+            if chosen.suffix:
+                file = chosen
+            else:
+                file = chosen.with_suffix(".pdf")
             self._figure.save(request, file, replaces=file == chosen)
 
         ask_target(self, "Save the figure", "figure.pdf", _KINDS, PICTURES, write)
@@ -343,7 +346,10 @@ class Paper(QWidget):
 
     def show_picture(self, picture: bytes, words: str) -> None:
         """Show a PNG; empty: none. ``words``: its description for screen readers."""
-        self._image = QImage.fromData(picture) if picture else QImage()
+        if picture:
+            self._image = QImage.fromData(picture)
+        else:
+            self._image = QImage()
         self.setAccessibleDescription(words)
         self.update()
 

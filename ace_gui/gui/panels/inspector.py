@@ -93,7 +93,10 @@ class InspectorPanel(QWidget):
         worries = self._session.checks.worries
         index = self.checks_tab
         self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
-        name = worries[0].verdict.value if worries else ""
+        if worries:
+            name = worries[0].verdict.value
+        else:
+            name = ""
         self.tabs.setTabIcon(index, icon(name) if name else QIcon())
         worry_keys = frozenset(check.key for check in worries)
         if worry_keys - self._worries:
@@ -145,10 +148,16 @@ class LayerHead(QWidget):
             other_row.name for other_row in session.layers.rows if other_row.block is not None
         ]
         self.name.show_name(row.name, shared_prefix(blocks))
-        outcome = [] if row.disposition is Disposition.MERGED else [row.disposition.value]
+        if row.disposition is Disposition.MERGED:
+            outcome = []
+        else:
+            outcome = [row.disposition.value]
         facts = " · ".join([row.role, shape_text(row.shape), row.dtype, *outcome])
         self.facts.set_full_text(facts)
-        precision = layer.report.precision if layer.report is not None else ""
+        if layer.report is not None:
+            precision = layer.report.precision
+        else:
+            precision = ""
         self.facts.setToolTip(tooltip("\n".join(filter(None, (facts, layer.tip, precision)))))
         for (title, value), figure in zip(self._values, ABOVE_PLOTS, strict=True):
             is_known = figure.is_known(layer)
@@ -170,7 +179,10 @@ class LayerHead(QWidget):
         grid.setVerticalSpacing(0)
         labels = []
         for column, figure in enumerate(ABOVE_PLOTS):
-            title = figure.title if column else f"Heterogeneity {figure.title}"
+            if column:
+                title = figure.title
+            else:
+                title = f"Heterogeneity {figure.title}"
             caption = muted_label(title)
             value = heading("")
             caption.setWordWrap(False)
@@ -200,7 +212,10 @@ class _Name(QWidget):
 
     def show_name(self, name: str, prefix: str) -> None:
         """Show the name without ``prefix``, which all blocks share."""
-        match = _BLOCK.fullmatch(name.removeprefix(prefix)) if prefix else None
+        if prefix:
+            match = _BLOCK.fullmatch(name.removeprefix(prefix))
+        else:
+            match = None
         number, name_rest = match.groups() if match else ("", name)
         self.number.setText(plain(number))
         self.number.setVisible(bool(number))
@@ -248,7 +263,9 @@ class CovariancesPanel(SheetPanel):
     def found(self) -> LayerCovariances | None:
         key = self.session.draft.measured_key()
         findings = self.session.results.findings
-        return None if self.row is None else findings.get(LayerCovariances, self.row.name, key)
+        if self.row is None:
+            return None
+        return findings.get(LayerCovariances, self.row.name, key)
 
     def _follow_work(self) -> None:
         """Update everything when the work ends, but only the foot while it runs."""
@@ -314,7 +331,10 @@ class CovariancesPanel(SheetPanel):
         self.use.setVisible(self.found is not None)
         self.use.setEnabled(not used)
         offer = "Choose the variant of ACE that uses measured covariances, not estimates."
-        tip = "ACE with the measured covariances is chosen." if used else offer
+        if used:
+            tip = "ACE with the measured covariances is chosen."
+        else:
+            tip = offer
         self.use.setToolTip(tooltip(tip))
 
     def _begin(self) -> None:

@@ -138,7 +138,10 @@ class MergeChoice(Choice):
         self.offer({key: (merges[key], merges[key]) for key in reversed(merges)} or _NO_MERGE)
         self.setEnabled(len(merges) > 1)
         run = self._session.results.merge
-        current = str(run.store) if run is not None and run.finished is not None else ""
+        if run is not None and run.finished is not None:
+            current = str(run.store)
+        else:
+            current = ""
         if current != self._latest and current in merges:
             self._latest = current
             with QSignalBlocker(self):
@@ -195,7 +198,10 @@ class ExamplePicture(QWidget):
 
     def show_image(self, image: QImage | None, words: str) -> None:
         """Like ``show_picture``. An unreadable image counts as none."""
-        self._image = None if image is None or image.isNull() else image
+        if image is None or image.isNull():
+            self._image = None
+        else:
+            self._image = image
         self.setVisible(self._image is not None)
         self.setAccessibleName(words)
         self.update()

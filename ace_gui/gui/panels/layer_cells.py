@@ -52,7 +52,9 @@ class Drawn:
     @property
     def quiet(self) -> str:
         """The colour of less important text."""
-        return current_theme().text2 if self.chosen else current_theme().text3
+        if self.chosen:
+            return current_theme().text2
+        return current_theme().text3
 
     def dash(self, align: Qt.AlignmentFlag = _LEFT) -> None:
         """Draw a dash, paler than a caption, because the column does not apply."""
@@ -75,7 +77,10 @@ class Cell(QStyledItemDelegate):
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         option.text = index.data() or ""  # Qt's ``initStyleOption`` would query seven roles
         align = index.data(Qt.ItemDataRole.TextAlignmentRole)
-        option.displayAlignment = _LEFT if align is None else Qt.AlignmentFlag(align)
+        if align is None:
+            option.displayAlignment = _LEFT
+        else:
+            option.displayAlignment = Qt.AlignmentFlag(align)
         style = option.widget.style() if option.widget is not None else QApplication.style()
         element = QStyle.PrimitiveElement.PE_PanelItemViewItem
         style.drawPrimitive(element, option, painter, option.widget)
@@ -97,7 +102,10 @@ class Cell(QStyledItemDelegate):
         if text == NONE:
             cell.dash(option.displayAlignment)
             return
-        ink = theme.text2 if cell.chosen or cell.index.column() else theme.text
+        if cell.chosen or cell.index.column():
+            ink = theme.text2
+        else:
+            ink = theme.text
         write(cell.painter, cell.rect, text, option.font, ink, align=option.displayAlignment)
 
 
@@ -142,7 +150,10 @@ class GammaCell(Cell):
         if not has_gamma and spread is None:
             cell.dash()
             return
-        tau = layer.tau if has_gamma else self.tau
+        if has_gamma:
+            tau = layer.tau
+        else:
+            tau = self.tau
         low, high, unsure = (0.0, layer.gamma, layer.gamma_unsure) if has_gamma else spread
         above = has_gamma and high > tau
         font = face(Face.STRONG if above else Face.BODY)
@@ -157,7 +168,10 @@ class GammaCell(Cell):
         colour = QColor(theme.accent if above else theme.axis)
         if low > 0:
             colour.setAlphaF(0.5)
-        brush = QBrush(colour, Qt.BrushStyle.Dense4Pattern) if unsure else QBrush(colour)
+        if unsure:
+            brush = QBrush(colour, Qt.BrushStyle.Dense4Pattern)
+        else:
+            brush = QBrush(colour)
         cell.painter.setBrush(brush)
         cell.painter.drawRoundedRect(self._part(bar, low, high), _BAR / 2, _BAR / 2)
         if isfinite(tau) and tau <= self.scale:
@@ -200,7 +214,10 @@ class RegimeCell(Cell):
         width = min(metrics.horizontalAdvance(text) + _PILL, rect.width() + _PADDING)
         pill = QRectF(rect.left() - 8, 0, width, metrics.height() + 6)
         pill.moveTop(rect.center().y() - pill.height() / 2)
-        ground = theme.card if cell.chosen else theme.tint
+        if cell.chosen:
+            ground = theme.card
+        else:
+            ground = theme.tint
         rounded(cell.painter, pill, ground, corner=pill.height() / 2)
         write(cell.painter, pill.adjusted(9, 0, -7, 0), text, font, theme.accent_on_tint)
 

@@ -75,7 +75,9 @@ class LayerPanel(Following):
     @property
     def row(self) -> PlanRow | None:
         name = self.session.selection
-        return self.session.layers.row(name) if name else None
+        if name:
+            return self.session.layers.row(name)
+        return None
 
     def _learn(self, name: str) -> None:
         if name in ("", self.session.selection):
@@ -151,7 +153,10 @@ class SpectraPanel(SheetPanel):
 
     def _compute_blocks(self) -> None:
         """Compute the spectra of this matrix in every block, then ask where to save the picture."""
-        slot = slot_of(self.row.name) if self.row is not None else ""
+        if self.row is not None:
+            slot = slot_of(self.row.name)
+        else:
+            slot = ""
         rows = [row for row in self.session.layers.merged if slot_of(row.name) == slot]
         self.plot.set_busy(True)
         self.session.spectra_wanted.emit(rows, self._save_blocks)
@@ -163,7 +168,10 @@ class SpectraPanel(SheetPanel):
 
     def figures(self) -> tuple[list[str], list[FigureRow], list[str]]:
         curves = self.plot.curves()
-        rows = figure_rows(curves) if curves else []
+        if curves:
+            rows = figure_rows(curves)
+        else:
+            rows = []
         return [curve.end for curve in curves], rows, [curve.colour for curve in curves]
 
 
@@ -284,7 +292,10 @@ class EnergiesPanel(LayerPanel):
 
     def refresh(self) -> None:
         row = self.row
-        statistics = None if row is None else self.session.layers.statistics.get(row.name)
+        if row is None:
+            statistics = None
+        else:
+            statistics = self.session.layers.statistics.get(row.name)
         self.figures.setVisible(statistics is not None and statistics.log_variance is not None)
         if row is None:
             self.plot.clear("Select a layer to see the experts' energies.")

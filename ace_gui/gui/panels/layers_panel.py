@@ -87,7 +87,10 @@ class LayerView(QTreeView):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._choose_columns()
-        padding = 10 if self.window().height() < _LOW else 14
+        if self.window().height() < _LOW:
+            padding = 10
+        else:
+            padding = 14
         if padding != self._cells[0].padding:
             for cell in self._cells:
                 cell.padding = padding
@@ -271,7 +274,10 @@ class LayersPanel(QWidget):
 
     def menu(self) -> QMenu:
         locked = self._session.activity.is_running(State.MERGING)
-        names = [] if locked else self.selected
+        if locked:
+            names = []
+        else:
+            names = self.selected
         return layer_menu(self._session, names, self.rule_wanted.emit, self)
 
     def _columns(self) -> tuple[FigureColumn, ...]:
@@ -322,7 +328,10 @@ class LayersPanel(QWidget):
 
     def _show_empty(self) -> None:
         base = self._session.draft.inputs.base is not None
-        reading = "Reading headers …" if base else "Open a base model to see its layers."
+        if base:
+            reading = "Reading headers …"
+        else:
+            reading = "Open a base model to see its layers."
         self._empty.setText("No tensor matches this filter." if self.model.total else reading)
         self._stack.setCurrentIndex(1 if self.model.rowCount() else 0)
 
@@ -347,7 +356,10 @@ def layer_menu(
     menu = QMenu(parent)
     layers = session.layers
     tensors = open_to_override(layers, names)
-    title = counted(len(tensors), "tensor", "tensors") if tensors else "Not part of the merge"
+    if tensors:
+        title = counted(len(tensors), "tensor", "tensors")
+    else:
+        title = "Not part of the merge"
     menu.addSection(next(iter(tensors)).split(".", 1)[-1] if len(tensors) == 1 else title)
 
     def take(rules: Rules) -> None:

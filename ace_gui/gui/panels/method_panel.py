@@ -221,7 +221,10 @@ class MethodPanel(QWidget):
             self._title.setToolTip(tooltip(method.summary))
         plan = draft.plan
         inputs = draft.inputs
-        notes = plan.parameter_notes if plan is not None else {}
+        if plan is not None:
+            notes = plan.parameter_notes
+        else:
+            notes = {}
         changed = dict(inputs.touched.items() - inputs.with_defaults.touched.items())
         self.parameters.declare(draft.fields)
         self.parameters.show_values(draft.parameter, changed, notes)
@@ -241,7 +244,10 @@ class MethodPanel(QWidget):
     def _options(self) -> tuple[Option, ...]:
         """The options that have an effect with the method."""
         session = self._session
-        scopes = dict(session.engine.scopes) if session.engine is not None else {}
+        if session.engine is not None:
+            scopes = dict(session.engine.scopes)
+        else:
+            scopes = {}
         seeded = session.draft.method is not None and session.draft.method.seeded
         return (scope_option(scopes), *OPTIONS[not seeded :])
 
@@ -297,7 +303,10 @@ class OverridesPanel(QWidget):
         titles = {method.name: method.title for method in self._session.draft.methods}
         for index, rule in enumerate(rules):
             count = self._count(index)
-            number = "" if count is None else f" ({count})"
+            if count is None:
+                number = ""
+            else:
+                number = f" ({count})"
             text = f"{describe(rule)}{number}\n→ {describe_change(rule, titles)}"
             item = QListWidgetItem(plain(text), self.list)
             item.setToolTip(tooltip("\n".join([text, *rule.tensors])))

@@ -283,7 +283,8 @@ class RunsPanel(QWidget):
         chosen = self.selected()
         current = self._session.results.merge
         if len(chosen) == 1 and current is not None and current.finished is not None:
-            chosen = [*chosen, current] if current is not chosen[0] else chosen
+            if current is not chosen[0]:
+                chosen = [*chosen, current]
         return sorted(chosen[:2], key=lambda run: run.made)
 
     def _allow(self) -> None:

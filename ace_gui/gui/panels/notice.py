@@ -95,7 +95,10 @@ class Notice(QFrame):
         """Show a message. By default, only one of the level INFO passes."""
         sentence = quoted(sentence)
         self.level = level
-        self.passes = level is Level.INFO if passes is None else passes
+        if passes is None:
+            self.passes = level is Level.INFO
+        else:
+            self.passes = passes
         self.sentence.setText(breakable(sentence, names=True))
         self.sentence.setAccessibleName(f"{level.title.lower()}: {plain(sentence)}")
         self.details.setPlainText(plain(details))

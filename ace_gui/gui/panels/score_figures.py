@@ -111,12 +111,18 @@ class ScoreLine(QWidget):
         """Write the value and the name, with lines to the mark if they were moved."""
         theme = current_theme()
         centre = below.center().x()
-        ink = theme.text if mark.is_chosen else theme.text2
+        if mark.is_chosen:
+            ink = theme.text
+        else:
+            ink = theme.text2
         if abs(centre - at) > _RADIUS:
             painter.setPen(QPen(QColor(theme.control), 1))
             for away in (-_ABOVE, _ABOVE):
                 painter.drawLine(QPointF(at, middle), QPointF(centre, middle + away))
-        faces = (Face.STRONG, Face.CAPTION_STRONG) if mark.is_chosen else (Face.BODY, Face.CAPTION)
+        if mark.is_chosen:
+            faces = (Face.STRONG, Face.CAPTION_STRONG)
+        else:
+            faces = (Face.BODY, Face.CAPTION)
         above = below.translated(0, -below.top())
         write(painter, above, score_text(mark.value), face(faces[0]), ink, align=_MIDDLE)
         write(painter, below, mark.title, face(faces[1]), ink, align=_MIDDLE)
@@ -329,7 +335,10 @@ class RoutesTable(QWidget):
 
     def show_merge(self, store: str) -> None:
         """Show the routes of the merge in this store, if it has a router."""
-        self._store = Path(store) if store else None
+        if store:
+            self._store = Path(store)
+        else:
+            self._store = None
         self.setVisible(self._store in [run.store for run in self._routing.merges])
         self.refresh()
 
@@ -337,7 +346,10 @@ class RoutesTable(QWidget):
         routing = self._routing
         self.button.show_job(routing.is_running, routing.obstacle)
         is_of_store = routing.job is not None and routing.job.stores == (self._store,)
-        answer = routing.last(RoutesFound) if is_of_store else None
+        if is_of_store:
+            answer = routing.last(RoutesFound)
+        else:
+            answer = None
         routes = () if answer is None else answer.routes
         tasks = {route.task: (plain(route.task), "") for route in routes}
         self.task.offer({_ALL: ("All tasks", "")} | tasks)

@@ -121,8 +121,12 @@ class ScoresTab(JobPage):
         share = scores.mean(model).normalised
         text = self.merge.currentText()
         if model not in scores.models:
-            text = "This merge is not evaluated yet" if model else "No merge is evaluated yet"
-            text = BEING_EVALUATED if self.scoring.is_running else text
+            if model:
+                text = "This merge is not evaluated yet"
+            else:
+                text = "No merge is evaluated yet"
+            if self.scoring.is_running:
+                text = BEING_EVALUATED
         elif not experts_are_better(rows):
             text = "The experts are no better than the base on these tasks"
         elif share is not None and scores.is_complete(model):
@@ -147,8 +151,12 @@ class ScoresTab(JobPage):
             return
         shares = any(row.metric in _UNBOUNDED for row in rows) and len(rows) > 1
         metrics = {row.metric for row in rows}
-        quantity = metrics.pop() if len(metrics) == 1 else "score"
-        quantity = "share of the expert's score" if shares else quantity
+        if len(metrics) == 1:
+            quantity = metrics.pop()
+        else:
+            quantity = "score"
+        if shares:
+            quantity = "share of the expert's score"
         groups = [self._group(row, shares=shares) for row in rows]
         self.bars.show_scores(groups, self.merge.currentText() or "merged", quantity)
 
@@ -194,9 +202,12 @@ def _note(rows: list[TaskFigures]) -> str:
     if not tasks:
         return ""
     note = counted(sum(row.n for row in tasks), "example", "examples")
-    note = f"{len(tasks)} tasks, {note} in all" if len(tasks) > 1 else note
+    if len(tasks) > 1:
+        note = f"{len(tasks)} tasks, {note} in all"
     mean = next((row.merge.error for row in rows if row.is_mean), float("nan"))
-    return f"{note}; standard error of the mean: {mean:.2g}" if isfinite(mean) else note
+    if isfinite(mean):
+        return f"{note}; standard error of the mean: {mean:.2g}"
+    return note
 
 
 TABS: Final[tuple[tuple[type[JobPage], str, str], ...]] = (  # with title and tooltip

@@ -99,7 +99,10 @@ class TasksTab(JobPage):
         if rows == self._rows and self.list.count() == len(rows):
             return
         added = 0 < len(self._rows) < len(rows)
-        chosen = len(rows) - 1 if added else self.list.currentRow()
+        if added:
+            chosen = len(rows) - 1
+        else:
+            chosen = self.list.currentRow()
         self._rows = rows
         self.list.blockSignals(True)
         while self.list.count() > len(rows):
@@ -127,7 +130,10 @@ class TasksTab(JobPage):
         wrong = description is not None and bool(description.fault)
         item.setData(BAD, wrong)
         colour = expert_colour(self.session, self.session.results.scores.owner(task))
-        square = swatch(colour) if colour else QIcon()
+        if colour:
+            square = swatch(colour)
+        else:
+            square = QIcon()
         item.setIcon(icon("error") if wrong else square)
 
     def _show_task(self) -> None:
@@ -159,7 +165,10 @@ def _summary(task: Task, described: TaskDescribed | None) -> str:
         return "reading the data …"
     if described.fault:
         return quoted(described.fault.removeprefix(path_text(task.data)).lstrip(":, "))
-    kind = described.kind.value if described.kind is not None else ""
+    if described.kind is not None:
+        kind = described.kind.value
+    else:
+        kind = ""
     return f"{kind} · {counted(described.count, 'example', 'examples')}"
 
 
@@ -189,7 +198,10 @@ class TwoLineCell(Cell):
         upper = QRectF(rect.left(), rect.top(), rect.width(), line_height(Face.BUTTON))
         lower = QRectF(rect.left(), upper.bottom() + 2, rect.width(), line_height(Face.CAPTION))
         write(cell.painter, upper, first, face(Face.BUTTON), theme.text)
-        quiet = theme.bad if cell.index.data(BAD) else cell.quiet
+        if cell.index.data(BAD):
+            quiet = theme.bad
+        else:
+            quiet = cell.quiet
         write(cell.painter, lower, second, face(Face.CAPTION), quiet)
 
 
@@ -412,8 +424,14 @@ def _example_row(example: ShownExample) -> QWidget:
         row.addWidget(picture)
     words = down(gap=2)
     for role, text in example.texts:
-        line = f"{role}: {text}" if len(example.texts) > 1 else text
-        short = line if len(line) < _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…"
+        if len(example.texts) > 1:
+            line = f"{role}: {text}"
+        else:
+            line = text
+        if len(line) < _MAX_CHARACTERS:
+            short = line
+        else:
+            short = f"{line[:_MAX_CHARACTERS]}…"
         words.addWidget(plain_label(short))
     words.addWidget(plain_label(example.label, wrap=False, role=Face.STRONG))
     words.addWidget(muted_label(example.row))

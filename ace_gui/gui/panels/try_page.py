@@ -181,7 +181,10 @@ class TryPage(JobPage):
         if self.chosen is None:
             return None
         description = self.session.results.scores.described(self.chosen)
-        task_kind = description.kind if description is not None else self.chosen.kind
+        if description is not None:
+            task_kind = description.kind
+        else:
+            task_kind = self.chosen.kind
         plan = self.session.draft.plan
         if task_kind is not None or plan is None:
             return task_kind
@@ -202,7 +205,10 @@ class TryPage(JobPage):
         with QSignalBlocker(self.text):
             self.text.setPlainText(plain(next(iter(texts.values()), "")))
         self.pair.setText(plain(texts.get("pair", "")))
-        picture = None if example.picture is None else image_of(example.picture)
+        if example.picture is None:
+            picture = None
+        else:
+            picture = image_of(example.picture)
         self._give(_Given(row=example.row), picture, f"{task}, {example.row}")
         self._start()
 
@@ -235,7 +241,9 @@ class TryPage(JobPage):
         needs_text = self.kind is None or not self.kind.has_pictures
         if self._input != _Given() or (needs_text and self.text.toPlainText().strip()):
             return ""
-        return "Type a text first." if needs_text else "Drop or choose a picture first."
+        if needs_text:
+            return "Type a text first."
+        return "Drop or choose a picture first."
 
     def _start(self) -> None:
         task = self.chosen
@@ -275,7 +283,9 @@ class TryPage(JobPage):
     def _owner(self) -> str:
         """The expert of the chosen task."""
         task = self.chosen
-        return "" if task is None else self.session.results.scores.owner(task) or ""
+        if task is None:
+            return ""
+        return self.session.results.scores.owner(task) or ""
 
     @property
     def _writes(self) -> bool:
@@ -305,7 +315,10 @@ class TryPage(JobPage):
 
     def _offer_models(self) -> None:
         run = self.session.results.merge
-        current = str(run.store) if run is not None and run.finished is not None else ""
+        if run is not None and run.finished is not None:
+            current = str(run.store)
+        else:
+            current = ""
         defaults = {BASE: True, self._owner: True, current: True}
         self.models.offer(self._offered, defaults)
 
@@ -355,9 +368,10 @@ class TryPage(JobPage):
         self.text.setVisible(kind is None or not kind.has_pictures)
         self.hint.setVisible(kind is None or kind.has_pictures)
         self.choose.setVisible(kind is None or kind.has_pictures)
-        description = (
-            None if self.chosen is None else self.session.results.scores.described(self.chosen)
-        )
+        if self.chosen is None:
+            description = None
+        else:
+            description = self.session.results.scores.described(self.chosen)
         self.pair.setVisible(description is not None and "pair" in description.columns)
         for widget in self._settings:
             widget.setVisible(kind is None or kind.traits.writes)
@@ -373,7 +387,10 @@ class TryPage(JobPage):
             answer: ModelAnswer | None = trying.by_model.get(answer_card.model.key)
             if hidden and running:
                 answer = None  # the order in which models answer would tell them apart
-            question = job.text if job is not None and self._writes else ""
+            if job is not None and self._writes:
+                question = job.text
+            else:
+                question = ""
             answer_card.show_answer(answer, question, answer_card.model.colour)
             answer_card.name_it(f"Answer {chr(ord('A') + index)}" if hidden else "")
             is_answered = answer is not None and answer.is_done and not answer.error

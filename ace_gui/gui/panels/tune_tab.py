@@ -168,7 +168,10 @@ class TuneTab(JobPage):
         field = fields.get(chosen)
         parameter_range = next(r for r in job.ranges if r.name == chosen)
         log = parameter_range.is_logarithmic(declared=field is not None and field.logarithmic)
-        best = None if tuned is None else tuned.best
+        if tuned is None:
+            best = None
+        else:
+            best = tuned.best
         best_point = next((p for p in points if p == best), None)
         label = labels[chosen]
         self.curve.show_points(points, chosen, label, logarithmic=log, best=best_point)
@@ -203,7 +206,10 @@ def _mean(scores: tuple[TaskScore, ...]) -> MeanScore:
 
 def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list[str]) -> FigureRow:
     by_task = {score.task: score.score for score in scores}
-    overall = float("nan") if mean.score is None else mean.score
+    if mean.score is None:
+        overall = float("nan")
+    else:
+        overall = mean.score
     values = [overall, *(by_task.get(task, float("nan")) for task in tasks)]
     errors = ", ".join(f"{score.task} ± {score_text(score.standard_error)}" for score in scores)
     return FigureRow(title, f"Standard errors: {errors}", values)
@@ -216,8 +222,14 @@ def _change(before: MeanScore, after: MeanScore) -> str:
     if old_share is not None and new_share is not None:
         old = f"{100 * old_share:.1f} %"
         new = f"{100 * new_share:.1f} %"
-        worse = ", which is worse" if new_share < old_share else ""
-        change = f"still {old}" if old == new else f"from {old} to {new}"
+        if new_share < old_share:
+            worse = ", which is worse"
+        else:
+            worse = ""
+        if old == new:
+            change = f"still {old}"
+        else:
+            change = f"from {old} to {new}"
         return f"{change} of the experts' scores{worse}"
     if before.score is not None and after.score is not None:
         return f"a mean score of {score_text(before.score)} becomes {score_text(after.score)}"
@@ -228,7 +240,9 @@ def _time_left(points: tuple[TunePoint, ...]) -> str:
     seconds_each = sum(point.seconds for point in points) / len(points)
     seconds = seconds_each * (points[-1].of - len(points) + REPORTED)
     progress = f"{len(points)} of {points[-1].of} merges done"
-    return f"{progress}, about {duration(seconds)} left." if isfinite(seconds) else f"{progress}."
+    if isfinite(seconds):
+        return f"{progress}, about {duration(seconds)} left."
+    return f"{progress}."
 
 
 class RangeRows(QWidget):
@@ -298,7 +312,9 @@ class RangeRows(QWidget):
             for parameter_range in self.ranges
             if not parameter_range.low < parameter_range.high
         ]
-        return f"The range of {wrong[0]} is empty." if wrong else ""
+        if wrong:
+            return f"The range of {wrong[0]} is empty."
+        return ""
 
 
 def _usual_range(field: FieldInfo, value: ParameterValue) -> tuple[float, float]:
@@ -310,11 +326,15 @@ def _usual_range(field: FieldInfo, value: ParameterValue) -> tuple[float, float]
     else:
         low = min(0.0, 2 * current)
         high = max(2 * current, 1.0)
-    low = low if field.low is None else max(low, field.low)
-    high = high if field.high is None else min(high, field.high)
+    if field.low is not None:
+        low = max(low, field.low)
+    if field.high is not None:
+        high = min(high, field.high)
     if field.low_open and field.low is not None and low <= field.low:
         low = field.low + (high - field.low) / 20
-    return (float(round(low)), float(round(high))) if field.kind == "int" else (low, high)
+    if field.kind == "int":
+        return (float(round(low)), float(round(high)))
+    return (low, high)
 
 
 def _give_room(box: QWidget, metrics: QFontMetrics) -> None:

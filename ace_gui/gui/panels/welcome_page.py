@@ -155,7 +155,10 @@ class StartButton(QPushButton):
 
     def __init__(self, start: Start, *, first: bool) -> None:
         super().__init__()
-        self._token = "on_accent" if first else "text"
+        if first:
+            self._token = "on_accent"
+        else:
+            self._token = "text"
         self.setProperty("kind", "primary" if first else "start")
         self.setAutoDefault(first)
         self._title = start.action.text().replace("&", "")
@@ -188,9 +191,15 @@ class StartButton(QPushButton):
         self._picture.paint(painter, mark)
         above = QRectF(self.rect()).adjusted(30 + _sign(), 9, -10, -9)
         above.setHeight(above.height() / 2)
-        ink = getattr(theme, self._token) if self.isEnabled() else theme.text3
+        if self.isEnabled():
+            ink = getattr(theme, self._token)
+        else:
+            ink = theme.text3
         write(painter, above, self._title, face(Face.STRONG), ink)
-        quiet = theme.text2 if self.isEnabled() and self._token == "text" else ink
+        if self.isEnabled() and self._token == "text":
+            quiet = theme.text2
+        else:
+            quiet = ink
         below = above.translated(0, above.height())
         write(painter, below, self.line, face(Face.CAPTION), quiet)
 
@@ -253,7 +262,10 @@ class RecentColumn(QWidget):
         self._heads.setVisible(bool(projects))
         for index, project in enumerate(projects[:SHOWN]):
             row = RecentRow(project, first=index == 0)
-            answer = self.lost if row.is_lost else self.chosen
+            if row.is_lost:
+                answer = self.lost
+            else:
+                answer = self.chosen
             path = project.path
             row.clicked.connect(lambda _=False, answer=answer, path=path: answer.emit(path))
             self._rows.addWidget(row)
@@ -277,7 +289,10 @@ class RecentRow(QToolButton):
         path = project.path
         self.is_lost = not path.is_file()
         self.setProperty("kind", "row" if first else "next-row")
-        ask = f"Locate {path}" if self.is_lost else f"Open {path}"
+        if self.is_lost:
+            ask = f"Locate {path}"
+        else:
+            ask = f"Open {path}"
         self.setAccessibleName(plain(ask))
         self.setToolTip(tooltip(ask if self.is_lost else f"{ask}\n{summary_of(project)}"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -305,7 +320,9 @@ class RecentRow(QToolButton):
 
     def sizeHint(self) -> QSize:
         layout = self.layout()
-        return layout.sizeHint() if layout is not None else super().sizeHint()
+        if layout is not None:
+            return layout.sizeHint()
+        return super().sizeHint()
 
 
 class Swatches(QWidget):
@@ -315,7 +332,10 @@ class Swatches(QWidget):
         super().__init__()
         self._colours = colours[:_SWATCHES]
         hidden = len(colours) - _SWATCHES
-        self._text = f"+{hidden}" if hidden > 0 else ""
+        if hidden > 0:
+            self._text = f"+{hidden}"
+        else:
+            self._text = ""
         room = self.fontMetrics().horizontalAdvance(self._text)
         self.setFixedSize(_STEP * len(self._colours) + room, self.fontMetrics().height())
 
@@ -338,7 +358,10 @@ def summary_of(project: RecentProject) -> str:
     elif project.mean is not None:
         end = f"mean {short_score_text(project.mean)}"
     else:
-        end = "merged" if project.is_merged else "not merged yet"
+        if project.is_merged:
+            end = "merged"
+        else:
+            end = "not merged yet"
     family = _HEAD.sub("", project.architecture)
     experts = counted(len(project.colours), "%n expert", "%n experts")
     return " · ".join(filter(None, (family, experts, project.method, end)))

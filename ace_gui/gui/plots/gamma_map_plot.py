@@ -87,7 +87,9 @@ class RoleMapPlot(LayersPlot, CellsPlot):
     def row_of(self, name: str | None) -> int | None:
         """The row of ``columns`` with the layer's block."""
         index = self._index.get(name or "")
-        return None if index is None else int(self._column[index])
+        if index is None:
+            return None
+        return int(self._column[index])
 
     def _table(self) -> tuple[FigureColumn, ...]:
         """One row per block, one column per role."""
@@ -201,7 +203,10 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         axis.setLabel("γ", color=ink)
         axis.setTextPen(pg.mkPen(ink))
         axis.setPen(pg.mkPen(ink))
-        at = log10(self._tau) if 0 < self._tau < inf else low - 1
+        if 0 < self._tau < inf:
+            at = log10(self._tau)
+        else:
+            at = low - 1
         near = (high - low) / 12
         ticks = [tick for tick in _ticks(low, high) if abs(tick[0] - at) > near]
         if low <= at <= high:
@@ -218,7 +223,10 @@ class RoleMapPlot(LayersPlot, CellsPlot):
 
     def _describe(self, index: int) -> str:
         gamma = self._gamma[index]
-        gamma_text = "γ not known" if np.isnan(gamma) else f"γ = {number_text(gamma, 3)}"
+        if np.isnan(gamma):
+            gamma_text = "γ not known"
+        else:
+            gamma_text = f"γ = {number_text(gamma, 3)}"
         if self._unreliable()[index]:
             gamma_text = f"{gamma_text}, unreliable"
         position = f"block {self._blocks[self._column[index]]}"
@@ -233,11 +241,15 @@ class RoleMapPlot(LayersPlot, CellsPlot):
     def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer in the cell at this position."""
         cell = self.cell_at(scene_position)
-        return None if cell is None else self._cell(*cell)
+        if cell is None:
+            return None
+        return self._cell(*cell)
 
     def _cell(self, row: int, column: int) -> int | None:
         indices = np.flatnonzero((self._column == column) & (self._row == row))
-        return int(indices[0]) if indices.size else None
+        if indices.size:
+            return int(indices[0])
+        return None
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = {

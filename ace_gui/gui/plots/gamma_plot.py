@@ -59,7 +59,9 @@ def treated_alike(count: int) -> str:
 
 def tau_text(tau: float) -> str:
     """ "τ = 0.30"."""
-    return f"τ = {number_text(tau)}" if isfinite(tau) else "no τ"
+    if isfinite(tau):
+        return f"τ = {number_text(tau)}"
+    return "no τ"
 
 
 class GammaPlot(LayerCurvesPlot):
@@ -171,7 +173,10 @@ class GammaPlot(LayerCurvesPlot):
 
     @property
     def hint(self) -> str:
-        drag = "; drag the line to change τ" if isfinite(self._tau) else ""
+        if isfinite(self._tau):
+            drag = "; drag the line to change τ"
+        else:
+            drag = ""
         return f"Choose a layer to see its spectrum{drag}."
 
     # Drawing
@@ -200,7 +205,10 @@ class GammaPlot(LayerCurvesPlot):
         size = symbol_size(len(self._names))
         look: dict[str, Any] = {"symbol": "x", "colour": "text", "size": size + 5}
         in_legend = bool(crossed.any())
-        label = NEAR_POLE if self._has_tau else UNRELIABLE_LABEL
+        if self._has_tau:
+            label = NEAR_POLE
+        else:
+            label = UNRELIABLE_LABEL
         yield self._symbols_of("crossed", label, crossed, in_legend=in_legend, **look)
         for family, name in enumerate(ROLE_FAMILIES):
             in_family = self._family == family
@@ -327,7 +335,9 @@ class GammaPlot(LayerCurvesPlot):
         tau = self._tau_L[index]
         if np.isnan(gamma) or not isfinite(tau):
             return "–"
-        return "heterogeneous" if gamma > tau else "homogeneous"
+        if gamma > tau:
+            return "heterogeneous"
+        return "homogeneous"
 
     def _describe(self, index: int) -> str:
         gamma = self.layers.gamma_L[index]
@@ -346,7 +356,9 @@ class GammaPlot(LayerCurvesPlot):
     def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer with the nearest symbol, if one is near."""
         nearest = self.nearest(scene_position)
-        return None if nearest is None else nearest[0].indices[nearest[1]]
+        if nearest is None:
+            return None
+        return nearest[0].indices[nearest[1]]
 
     def _hover(self, scene_position: QPointF) -> None:
         if not self.threshold.moving:
@@ -392,7 +404,10 @@ def _y_range(gamma: NDArray[np.float64], tau: float, logarithmic: bool) -> tuple
         highest = max(usable.max(initial=0.0), tau if isfinite(tau) else 0.0)
         return 0.0, float(highest) or 1.0
     logs = np.log10(usable[usable > 0])
-    level = log10(tau) if 0 < tau < inf else -1.0
+    if 0 < tau < inf:
+        level = log10(tau)
+    else:
+        level = -1.0
     low = min(logs.min(initial=level - 0.5), max(level - 0.3, logs.min(initial=level) - 2))
     high = max(logs.max(initial=level + 0.5), min(level + 0.3, logs.max(initial=level) + 2))
     return max(float(low), LOWEST_LOG), max(float(high), LOWEST_LOG + 1)

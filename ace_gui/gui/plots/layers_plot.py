@@ -83,7 +83,9 @@ class LayersPlot(SpecPlot):
 
     @property
     def selected(self) -> str | None:
-        return None if self._selected is None else self._marked
+        if self._selected is None:
+            return None
+        return self._marked
 
     @property
     def _selected(self) -> int | None:
@@ -126,7 +128,9 @@ class LayersPlot(SpecPlot):
 
     def _said(self) -> str:
         if self._selected is None:
-            return "" if self.canvas.in_picture else self.hint
+            if self.canvas.in_picture:
+                return ""
+            return self.hint
         return self._describe(self._selected)
 
     def _choose(self, index: int) -> None:
@@ -136,7 +140,9 @@ class LayersPlot(SpecPlot):
 
     def text_at(self, scene_position: QPointF) -> str:
         index = self.layer_at(scene_position)
-        return "" if index is None else self._describe(index)
+        if index is None:
+            return ""
+        return self._describe(index)
 
     def choose_at(self, scene_position: QPointF) -> None:
         index = self.layer_at(scene_position)
@@ -144,7 +150,10 @@ class LayersPlot(SpecPlot):
             self._choose(index)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        last = len(self._names) - 1 if self.message() is None else -1
+        if self.message() is None:
+            last = len(self._names) - 1
+        else:
+            last = -1
         at = self._selected
         key = Qt.Key
         after, before = (0, last) if at is None else (at + 1, at - 1)
@@ -240,13 +249,17 @@ class LayerCurvesPlot(LayersPlot):
         at = view.mapSceneToView(scene_position).x()
         column = round(at)
         near = abs(column - at) / view.viewPixelSize()[0] <= _NEAR
-        return column if near and 0 <= column < len(self._names) else None
+        if near and 0 <= column < len(self._names):
+            return column
+        return None
 
 
 def block_of(name: str) -> int | None:
     """The block number in a tensor's name."""
     match = _FIRST_NUMBER.search(name)
-    return int(match.group(1)) if match else None
+    if match:
+        return int(match.group(1))
+    return None
 
 
 def slot_of(name: str) -> str:
@@ -256,7 +269,11 @@ def slot_of(name: str) -> str:
 
 def symbol_size(count: int) -> float:
     """Symbol size in pixels for this number of layers."""
-    return 9.0 if count <= 150 else 7.0 if count <= 600 else 5.0
+    if count <= 150:
+        return 9.0
+    if count <= 600:
+        return 7.0
+    return 5.0
 
 
 def columns_extent(count: int) -> tuple[float, float]:
@@ -424,14 +441,19 @@ class DifferencePlot(LayerCurvesPlot):
     def _describe(self, index: int) -> str:
         share = number_text(float(self._differences.relative[index]), 3)
         cosines = self._differences.cosines
-        cosine = "" if cosines is None else f", cosine {number_text(float(cosines[index]), 3)}"
+        if cosines is None:
+            cosine = ""
+        else:
+            cosine = f", cosine {number_text(float(cosines[index]), 3)}"
         return f"{self._names[index]}: relative difference {share}{cosine}"
 
 
 def relative(difference: LayerDifference) -> float:
     """‖W₁ − W₂‖ over the mean norm of both changes; 0 if neither changed anything."""
     mean = (difference.first_norm + difference.second_norm) / 2
-    return difference.difference_norm / mean if mean > 0 else 0.0
+    if mean > 0:
+        return difference.difference_norm / mean
+    return 0.0
 
 
 def summary(differences: Mapping[str, LayerDifference]) -> str:

@@ -86,7 +86,10 @@ class MergeScatter(SpecPlot):
         values = [point.x for point in points]
         wide = bool(parameter) and is_wide(min(values), max(values))
         described = ", ".join(f"{p.title} {p.y:.3g} at {p.x:.3g}" for p in points)
-        title = f"{figure} by {parameter}" if parameter else f"{figure} against norm"
+        if parameter:
+            title = f"{figure} by {parameter}"
+        else:
+            title = f"{figure} against norm"
         room = max(values) + 0.3 * max(max(values) - min(values), 0.1)  # for the names
         x = Axis(
             title=parameter or "norm of the change / experts' mean",

@@ -109,7 +109,9 @@ class HistogramPlot(SpecPlot):
     def distribution(self) -> LayerDistribution | None:
         """The drawn distribution; None for a message."""
         source = next(iter(self.sources), None)
-        return source if isinstance(source, LayerDistribution) else None
+        if isinstance(source, LayerDistribution):
+            return source
+        return None
 
     def show_distribution(
         self, distribution: LayerDistribution, expert_colours: Mapping[str, str]
@@ -127,7 +129,10 @@ class HistogramPlot(SpecPlot):
                 style=Qt.PenStyle.DashLine,
                 width=1.2,
             )
-            lowest = float(np.log10(_LEAST)) if self.log_box.isChecked() else 0.0
+            if self.log_box.isChecked():
+                lowest = float(np.log10(_LEAST))
+            else:
+                lowest = 0.0
             return PlotSpec(
                 title=distribution.name,
                 sentence=_outside_text(distribution),
@@ -383,7 +388,11 @@ def pair_text(value: float) -> str:
         return "–"
     text = f"{abs(value):.2f}"
     if text in ("0.00", "1.00"):
-        return "0" if text == "0.00" else ("−1" if value < 0 else "1")
+        if text == "0.00":
+            return "0"
+        if value < 0:
+            return "−1"
+        return "1"
     return f"{'−' if value < 0 else ''}{text[1:]}"
 
 

@@ -79,7 +79,10 @@ def _merge_curves(
     before = spectrum.preliminary
     unshaped = spectrum.unshaped
     refined = _is_refined(spectrum)
-    plain = "after refinement" if refined and unshaped is None else "merged"
+    if refined and unshaped is None:
+        plain = "after refinement"
+    else:
+        plain = "merged"
     prefix, of_label = (f"{label} ", f"{label}, ") if label else ("", "")
     bold: dict[str, Any] = {"colour": colour or "text", "width": width}
     thin: dict[str, Any] = {"colour": colour or "base", "width": 0.75 * width}
@@ -88,7 +91,10 @@ def _merge_curves(
         name = f"{of_label}{_ALONE}"
         dotted = Qt.PenStyle.DotLine
         curves.append(_curve_of(prefix + _UNSHAPED, name, unshaped, style=dotted, **thin))
-    hidden = any(_coincide(curve.y, before) for curve in curves) if before is not None else True
+    if before is not None:
+        hidden = any(_coincide(curve.y, before) for curve in curves)
+    else:
+        hidden = True
     if refined and before is not None and not hidden:
         name = f"{of_label}before (W_pre)"
         dashed = Qt.PenStyle.DashLine
@@ -124,15 +130,22 @@ def _before_and_after(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """The merge before and after refinement; None if there is nothing to compare."""
     before = spectrum.preliminary
-    after = spectrum.merged if spectrum.unshaped is None else spectrum.unshaped
-    return None if before is None or before.shape != after.shape else (before, after)
+    if spectrum.unshaped is None:
+        after = spectrum.merged
+    else:
+        after = spectrum.unshaped
+    if before is None or before.shape != after.shape:
+        return None
+    return (before, after)
 
 
 def _is_refined(spectrum: LayerSpectrum) -> bool | None:
     """Whether refinement changed the merge; None if that is not known."""
     pair = _before_and_after(spectrum)
     if pair is None:
-        return None if spectrum.preliminary is None else True
+        if spectrum.preliminary is None:
+            return None
+        return True
     before, after = pair
     largest = float(after.max(initial=0.0))
     return not np.allclose(before, after, rtol=1e-9, atol=1e-9 * largest)
@@ -145,8 +158,13 @@ def _refined_count(spectrum: LayerSpectrum) -> int:
         return 0
     before, after = pair
     changed = np.flatnonzero(np.abs(after - before) > _CHANGED * before.max(initial=0.0))
-    count = int(changed[-1]) + 1 if changed.size else 0
-    return count if count < 0.95 * len(before) else 0
+    if changed.size:
+        count = int(changed[-1]) + 1
+    else:
+        count = 0
+    if count < 0.95 * len(before):
+        return count
+    return 0
 
 
 class Quantity(Enum):
@@ -216,7 +234,10 @@ class SpectrumPlot(SpecPlot):
         ratios = [norm_ratio(spectrum.report) for spectrum in (old, new)]
         parts = (f"{name} {number_text(r, 3)}" for name, r in zip(labels, ratios, strict=True) if r)
         caption = ", ".join(parts)
-        caption = f"‖ΔW‖ over the experts' mean: {caption}" if caption else ""
+        if caption:
+            caption = f"‖ΔW‖ over the experts' mean: {caption}"
+        else:
+            caption = ""
 
         curves = (
             *_merge_curves(new, label=labels[1], colour="accent"),
@@ -245,7 +266,10 @@ class SpectrumPlot(SpecPlot):
 
         def one(spec: PlotSpec) -> PlotSpec:
             number = block_of(spec.title)
-            title = spec.title if number is None else f"Block {number}"
+            if number is None:
+                title = spec.title
+            else:
+                title = f"Block {number}"
             return replace(self._in_quantity(spec), title=title, sentence="", marks=())
 
         def columns() -> list[FigureColumn]:
@@ -267,7 +291,9 @@ class SpectrumPlot(SpecPlot):
 
     def curves(self) -> Sequence[Curve]:
         """The drawn spectra, the merge first; empty for a message."""
-        return () if self._spectra is None else self._spectra.curves
+        if self._spectra is None:
+            return ()
+        return self._spectra.curves
 
     def _show(self, spectra: PlotSpec, *sources: object, busy: bool = False) -> None:
         """Draw ``spectra``; the same layer keeps its zoom. ``busy``: another plot will follow."""
@@ -314,7 +340,9 @@ class SpectrumPlot(SpecPlot):
 def _last_shown(spectrum: Curve) -> int:
     """The last index from 1 whose singular value is more than a rounding error."""
     visible = np.flatnonzero(spectrum.y > 10.0**_FLOOR_EXPONENT * spectrum.y.max(initial=0.0))
-    return int(visible[-1]) + 1 if visible.size else 1
+    if visible.size:
+        return int(visible[-1]) + 1
+    return 1
 
 
 def _count_cut(curve: Curve, last: int, *, floor: bool) -> int:

@@ -56,7 +56,10 @@ def _cannot_export(session: Session) -> str:
 
 
 def _cannot_report(session: Session) -> str:
-    written = "" if session.can_report else "A report is being written."
+    if session.can_report:
+        written = ""
+    else:
+        written = "A report is being written."
     return _cannot_export(session) or written
 
 
@@ -298,7 +301,10 @@ class DeviceMenu(QMenu):
             self._offer_clusters(max(2, threads))
         if not_used:
             self.addSeparator()
-            title = "&Why no GPU?" if len(devices) == 1 else "&Why not every GPU?"
+            if len(devices) == 1:
+                title = "&Why no GPU?"
+            else:
+                title = "&Why not every GPU?"
             why = self.addAction(title)
             why.setToolTip(tooltip("\n".join(not_used)))
             why.triggered.connect(lambda: self.explained.emit(" ".join(not_used)))

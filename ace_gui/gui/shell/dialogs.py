@@ -49,7 +49,10 @@ class Dialogs:
         if self._session.engine is None:
             return None
         inputs = draft.inputs
-        method = recommended.NAME if inputs.is_recommended else inputs.method
+        if inputs.is_recommended:
+            method = recommended.NAME
+        else:
+            method = inputs.method
         merged = self._merged()
         costs = dict(merged)
         if draft.plan is not None and draft.plan.experts:
@@ -57,7 +60,9 @@ class Dialogs:
             costs.setdefault(method, f"Needs about {needed} for these models")
 
         def estimate(name: str, report: Callable[[float], object]) -> RunningJob | None:
-            return None if name in merged else window.forecasting.estimate(name, report)
+            if name in merged:
+                return None
+            return window.forecasting.estimate(name, report)
 
         methods = (*draft.recommended, *draft.methods)
         experts = len(inputs.experts)
@@ -73,7 +78,8 @@ class Dialogs:
         for run in self._session.results.runs.all:
             if run.finished is not None and run.finished.seconds:
                 name = run.recipe.merge_method
-                name = recommended.NAME if recommended.is_recommended(run.recipe) else name
+                if recommended.is_recommended(run.recipe):
+                    name = recommended.NAME
                 size = human_bytes(run.finished.peak_bytes)
                 time = duration(run.finished.seconds)
                 costs[name] = f"Took {time} and {size} for these models"

@@ -241,7 +241,9 @@ def without_names(text: str, session: Session) -> str:
     def own_or_hidden(match: re.Match[str]) -> str:
         """The part of a path inside this package; any other path is hidden."""
         start = match[0].replace("\\", "/").find("/ace_gui/")
-        return match[0][start + 1 :] if start >= 0 else "<path>"
+        if start >= 0:
+            return match[0][start + 1 :]
+        return "<path>"
 
     return _PATH.sub(own_or_hidden, text)
 
@@ -249,7 +251,10 @@ def without_names(text: str, session: Session) -> str:
 def _facts(session: Session) -> Iterator[tuple[str, str]]:
     from importlib.metadata import PackageNotFoundError, version  # takes a moment to import
 
-    bundled = " (bundle)" if getattr(sys, "frozen", False) else ""
+    if getattr(sys, "frozen", False):
+        bundled = " (bundle)"
+    else:
+        bundled = ""
     yield "ACE Workbench", f"{__version__}{bundled}"
     yield "System", f"{QSysInfo.prettyProductName()}, {platform.release()}, {platform.machine()}"
     yield "Python", platform.python_version()
@@ -276,7 +281,10 @@ def _machine(session: Session) -> Iterator[tuple[str, str]]:
         return
     yield "Threads", str(engine.threads)
     for device in engine.devices:
-        memory = f", {human_bytes(device.memory_bytes)}" if device.memory_bytes else ""
+        if device.memory_bytes:
+            memory = f", {human_bytes(device.memory_bytes)}"
+        else:
+            memory = ""
         yield f"Device {device.name}", f"{device.title}{memory}"
     for why in engine.devices_not_used:
         yield "Device not used", why

@@ -251,7 +251,10 @@ class MainWindow(Window):
     def _show_project(self) -> None:
         """Update the title, with a mark if there are unsaved changes."""
         name = self.project.name
-        title = f"{name}[*] – ACE Workbench" if name else "ACE Workbench"
+        if name:
+            title = f"{name}[*] – ACE Workbench"
+        else:
+            title = "ACE Workbench"
         share = self.long_work.share
         self.setWindowTitle(title if share is None else f"{share} % – {title}")
         self.setWindowModified(self.project.is_modified)

@@ -107,7 +107,8 @@ class Toast(QObject):
         subject = self._subject()
         if subject is not None and subject.isVisible() and subject.window() is ground.window():
             left_of_subject = subject.mapTo(ground, QPoint()).x() - width - _MARGIN
-            right = left_of_subject if left_of_subject > ground.width() // 3 else right
+            if left_of_subject > ground.width() // 3:
+                right = left_of_subject
         corners = QPoint(_MARGIN, low), QPoint(right, _MARGIN), QPoint(_MARGIN, _MARGIN)
         if not notice.passes:  # an answer is shown where its question was
             corners = corners[1:] + corners[:1]
@@ -343,7 +344,10 @@ class LongWork(QObject):
         activity = self._session.activity
         progress = activity.counted(activity.foremost)
         has_ended = progress is not None and progress.state in _ENDED
-        share = int(100 * progress.done / progress.total) if has_ended and progress else None
+        if has_ended and progress:
+            share = int(100 * progress.done / progress.total)
+        else:
+            share = None
         if share != self.share:
             self.share = share
             self.counted.emit()

@@ -97,12 +97,17 @@ class Project(QObject):
         if self.file is not None:
             return short_name(self.file)
         inputs = self._session.draft.inputs
-        return project_name(inputs.recipe()) if inputs.base is not None else ""
+        if inputs.base is not None:
+            return project_name(inputs.recipe())
+        return ""
 
     def open(self, paths: tuple[Path, ...]) -> None:
         """Record that a recipe or models were opened."""
         is_recipe = len(paths) == 1 and paths[0].suffix.lower() in RECIPES
-        self.file = paths[0].absolute() if is_recipe else None
+        if is_recipe:
+            self.file = paths[0].absolute()
+        else:
+            self.file = None
         self._history.reset()
         self._tasks = self._session.draft.planned.tasks
         if self.file is not None and not self.is_sample:
@@ -204,7 +209,10 @@ class Opener:
 
     def _open_or_continue(self, paths: Sequence[Path]) -> None:
         """Open models, or the project of the same models that the person wants to continue."""
-        earlier = project_of(paths, self._window.settings.recent) if len(paths) > 1 else None
+        if len(paths) > 1:
+            earlier = project_of(paths, self._window.settings.recent)
+        else:
+            earlier = None
         if earlier is None:
             self._conductor.open(paths)
             return
@@ -304,7 +312,10 @@ class Opener:
 
     def save_report(self) -> None:
         """Ask for a path and write the report of the finished merge there."""
-        name = f"{self._project.name}-merge.html" if self._project.name else "merge.html"
+        if self._project.name:
+            name = f"{self._project.name}-merge.html"
+        else:
+            name = "merge.html"
 
         write = self._window.output.report
         dialog = ask_target(
@@ -349,7 +360,8 @@ class Opener:
     def write_recipe(self, path: Path, *, mergekit: bool = False) -> None:
         """Write the recipe in this program's format or in mergekit's, and show a failure."""
         asked_path = path
-        path = path if path.suffix.lower() in RECIPES else path.with_name(f"{path.name}.yaml")
+        if path.suffix.lower() not in RECIPES:
+            path = path.with_name(f"{path.name}.yaml")
         try:
             text = self.recipe_text(path.parent, mergekit=mergekit)
             save(path, text.encode("utf-8", "backslashreplace"), asked_path)
@@ -373,7 +385,10 @@ class Opener:
         if mergekit:
             return dump_mergekit(recipe, self._session.draft.resolved_parameters(), folder)
         note = self._session.results.note_on(self._session.draft.inputs)
-        tuned = f"{TUNED}{printable(note)}.\n" if note else ""
+        if note:
+            tuned = f"{TUNED}{printable(note)}.\n"
+        else:
+            tuned = ""
         return tuned + dump_recipe(self._session.draft.recipe_to_save(), folder)
 
 
@@ -441,7 +456,12 @@ class RecentProjects(QObject):
 
     def _allow(self) -> None:
         busy = self._window.session.activity.is_writing
-        why = WAIT if busy else "" if self._is_known else "There is no last session."
+        if busy:
+            why = WAIT
+        elif self._is_known:
+            why = ""
+        else:
+            why = "There is no last session."
         set_allowed(self._window.actions_.reopen, why)
         self._menus.recent.setEnabled(bool(self._recent_shown) and not busy)
 
@@ -469,7 +489,10 @@ class RecentProjects(QObject):
         if not words:
             return
         self._help.crash = words
-        reopen = {"Reopen last session": self.reopen} if self._recovered else {}
+        if self._recovered:
+            reopen = {"Reopen last session": self.reopen}
+        else:
+            reopen = {}
         self._show_crash({**reopen, "Report a problem": self._help.report_problem})
 
     def _show_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:

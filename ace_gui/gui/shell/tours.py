@@ -87,8 +87,16 @@ class Tour(QObject):
         last = self.step_index == len(self._steps) - 1
         step.begin()
         counted = f"Step {self.step_index + 1} of {len(self._steps)}"
-        onward = "Done" if last else "Next" if step.done is None else "Skip"
-        picture = None if step.picture is None else step.picture()
+        if last:
+            onward = "Done"
+        elif step.done is None:
+            onward = "Next"
+        else:
+            onward = "Skip"
+        if step.picture is None:
+            picture = None
+        else:
+            picture = step.picture()
         self.mark.point(step.target(), counted, step.sentence, onward, picture)
 
 
@@ -112,7 +120,10 @@ def _show(window: Window, index: int) -> None:
     workspace.show_space(0)
     workspace.cards.bring(index)
     if index != LAYERS:
-        panel = workspace.inspector if index == INSPECTOR else workspace.heterogeneity
+        if index == INSPECTOR:
+            panel = workspace.inspector
+        else:
+            panel = workspace.heterogeneity
         panel.tabs.setCurrentIndex(0)
 
 

@@ -134,7 +134,10 @@ class PrimaryArea(QWidget):
 
     def _show_progress(self, state: State) -> None:
         progress = self._session.activity.progress
-        title = progress.title if progress is not None and progress.state is state else ""
+        if progress is not None and progress.state is state:
+            title = progress.title
+        else:
+            title = ""
         self._say(sentence_case(title))
         self.again.hide()
         self._next = None
@@ -145,13 +148,19 @@ class PrimaryArea(QWidget):
             self.main.show_progress(0.0, _WORDS[state])
         else:
             words = progress_text(progress)
-            brief = words.partition(" · ")[0] if self._brief else words
+            if self._brief:
+                brief = words.partition(" · ")[0]
+            else:
+                brief = words
             self.main.show_progress(progress.done / progress.total, brief)
 
     def _show_merged(self) -> None:
         session = self._session
         a = self._actions
-        finished = session.results.merge.finished if session.results.merge else None
+        if session.results.merge:
+            finished = session.results.merge.finished
+        else:
+            finished = None
         if session.merge_is_current and finished is not None:
             self._say(f"Merged in {duration(finished.seconds)}", done=True)
             self._offer(a.export, "primary", "export")
@@ -161,7 +170,10 @@ class PrimaryArea(QWidget):
             self.outdated.setVisible(not self._brief)
             self._offer(a.merge, "again")
             self.again.setText("Export…")
-        again = a.merge if session.merge_is_current else a.export
+        if session.merge_is_current:
+            again = a.merge
+        else:
+            again = a.export
         self.again.setVisible(self._brief < 2)
         self.again.setEnabled(again.isEnabled())
         self.again.setToolTip(again.toolTip())
@@ -169,7 +181,10 @@ class PrimaryArea(QWidget):
 
     def _offer(self, action: QAction, kind: str, picture: str = "") -> None:
         self._next = action
-        token = "on_accent" if action.isEnabled() else "text3"
+        if action.isEnabled():
+            token = "on_accent"
+        else:
+            token = "text3"
         change_kind(self.main, kind)
         self.main.setIcon(icon(picture, token) if picture else QIcon())
         if kind == "again":
@@ -277,7 +292,8 @@ class Header(QWidget):
         if two_rows != self._two_rows:
             self._two_rows = two_rows
             self._place_workspaces()
-        room = room if two_rows else room_left
+        if not two_rows:
+            room = room_left
         self.primary.set_compact(sum(room < self.primary.needed(brief) for brief in (0, 1)))
 
     def _place_workspaces(self) -> None:
@@ -367,7 +383,10 @@ class Footer(QStatusBar):
             return f"Cluster: {self._devices.title_chosen}"
         chosen = self._devices.title_chosen or session.device
         count = session.engine.threads
-        name = "CPU" if session.device == "auto" else chosen
+        if session.device == "auto":
+            name = "CPU"
+        else:
+            name = chosen
         return f"{name}, {counted(count, 'thread', 'threads')}"
 
     def _show_work(self) -> None:
@@ -376,12 +395,19 @@ class Footer(QStatusBar):
         session = self._session
         parts = []
         state = session.activity.foremost
-        state = None if state in {State.MERGING, State.EXPORTING} else state
+        if state in {State.MERGING, State.EXPORTING}:
+            state = None
         progress = session.activity.counted(state)
         if state is not None:
-            title = progress.title if progress else ""
+            if progress:
+                title = progress.title
+            else:
+                title = ""
             word = sentence_case(title or session.activity.words(state))
-            share = f", {progress.done} of {progress.total}" if progress else " …"
+            if progress:
+                share = f", {progress.done} of {progress.total}"
+            else:
+                share = " …"
             parts.append(word + share)
         if session.draft.plan is not None and session.draft.plan.experts:
             parts.append(f"Needs about {human_bytes(session.draft.plan.peak_bytes)} of memory")
@@ -399,7 +425,10 @@ class Footer(QStatusBar):
         session = self._session
         rows = session.layers.rows
         kinds = Counter(row.disposition for row in rows)
-        counts = [counted(len(rows), "tensor", "tensors")] if rows else []
+        if rows:
+            counts = [counted(len(rows), "tensor", "tensors")]
+        else:
+            counts = []
         counts += [f"{kinds[kind]} {kind.value}" for kind in Disposition if kinds[kind]]
         tau = session.draft.tau  # read once, because it is looked up each time
         if session.draft.has_gamma and isfinite(tau):

@@ -144,9 +144,15 @@ class Cards(QWidget):
         for index in range(len(self._cards)):
             window = self._detached.get(index)
             waiting = self._away.get(index, QByteArray())
-            state = waiting if window is None else window.saveGeometry()
+            if window is None:
+                state = waiting
+            else:
+                state = window.saveGeometry()
             settings.save_layout(f"apart-{index}", state)
-        alone = b"" if self._alone is None else str(self._alone).encode()
+        if self._alone is None:
+            alone = b""
+        else:
+            alone = str(self._alone).encode()
         settings.save_layout("alone", QByteArray(alone))
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -169,7 +175,9 @@ class Cards(QWidget):
         """The focused card, or else the one shown last."""
         focused = QApplication.focusWidget()
         indices = [n for n, card in enumerate(self._cards) if card.isAncestorOf(focused or card)]
-        return indices[0] if len(indices) == 1 else self._current
+        if len(indices) == 1:
+            return indices[0]
+        return self._current
 
     def _take_apart(self, index: int) -> PanelWindow:
         if not self._detached:
@@ -209,14 +217,22 @@ class Cards(QWidget):
         if index in self._detached:
             self._put_back(index)
             return
-        self._alone = None if self._alone is not None else index
+        if self._alone is not None:
+            self._alone = None
+        else:
+            self._alone = index
         self._current = index
         self.arrange()
         self.maximised.emit(self._alone is not None)
 
     def arrange(self) -> None:
         turns = self.in_turns
-        single = self._alone if self._alone is not None else self._current if turns else None
+        if self._alone is not None:
+            single = self._alone
+        elif turns:
+            single = self._current
+        else:
+            single = None
         self.turns.setVisible(turns)
         self.turns.choose(self._current)
         for index, panel in enumerate(self._cards):

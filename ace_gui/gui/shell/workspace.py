@@ -158,7 +158,10 @@ class Workspace(QWidget):
         """Set the columns' widths, because a hidden splitter does not apply new size limits."""
         line = self.fontMetrics().height()
         side = self.left
-        width = side.minimumWidth() if side.is_folded else round(WIDTH * line)
+        if side.is_folded:
+            width = side.minimumWidth()
+        else:
+            width = round(WIDTH * line)
         self._columns.setSizes([width, max(self.width() - width, line)])
 
     def show_space(self, index: int) -> None:

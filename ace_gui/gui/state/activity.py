@@ -131,15 +131,15 @@ class Activity(QObject):
     def counted(self, state: State | None) -> Progress | None:
         """The progress of a job of this kind, if its total is known."""
         progress = self.progress
-        return (
-            progress
-            if progress is not None and progress.state is state and progress.total > 0
-            else None
-        )
+        if progress is not None and progress.state is state and progress.total > 0:
+            return progress
+        return None
 
     def words(self, state: State) -> str:
         """What the window does in this state now."""
-        return STARTING if self.engine_is_starting else state.value
+        if self.engine_is_starting:
+            return STARTING
+        return state.value
 
     def set_engine_starting(self, starting: bool) -> None:
         if starting != self.engine_is_starting:
@@ -216,7 +216,9 @@ class Entry:
         """``18:20:05 Error Window: The file is gone.``, with the details below it."""
         clock = time.strftime("%H:%M:%S", time.localtime(self.when))
         line = f"{clock} {self.level.title} {self.source}: {self.text}"
-        return f"{line}\n{self.details}" if self.details else line
+        if self.details:
+            return f"{line}\n{self.details}"
+        return line
 
 
 class Log(QObject):
@@ -235,7 +237,10 @@ class Log(QObject):
 
     def add(self, level: Level, source: Source, text: str, details: str = "") -> None:
         """Add a message, unless it repeats the previous one."""
-        last = self._entries[-1] if self._entries else None
+        if self._entries:
+            last = self._entries[-1]
+        else:
+            last = None
         if last is not None and (last.level, last.text) == (level, text):
             return
         entry = Entry(when=time.time(), level=level, source=source, text=text, details=details)

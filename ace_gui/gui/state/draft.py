@@ -78,7 +78,9 @@ class Inputs(Choices):
         """The recommended merge's settings if this is that merge with changes, or the defaults."""
         start = Inputs().recommended()
         keeps_start = self.method == start.method and start.touched.items() <= self.touched.items()
-        return start if keeps_start and self.after != After() else Inputs()
+        if keeps_start and self.after != After():
+            return start
+        return Inputs()
 
     def with_method(self, name: str) -> Inputs:
         """A copy with another method, or with the recommended merge.
@@ -103,7 +105,9 @@ class Inputs(Choices):
     @property
     def names(self) -> tuple[str, ...]:
         """A distinct name for every expert."""
-        return self.recipe().expert_names if self.base is not None else ()
+        if self.base is not None:
+            return self.recipe().expert_names
+        return ()
 
     @property
     def models(self) -> tuple[Path, ...]:
@@ -277,7 +281,9 @@ class Draft(QObject):
     @property
     def fields(self) -> tuple[FieldInfo, ...]:
         """The parameters of the chosen method; empty until they are known."""
-        return self.method.fields if self.method is not None else ()
+        if self.method is not None:
+            return self.method.fields
+        return ()
 
     @property
     def shown_method(self) -> MethodInfo | None:
@@ -323,7 +329,9 @@ class Draft(QObject):
         if self._dragged is not None:
             return self._dragged
         value = self.parameter("tau")
-        return math.inf if value is None else float(value)
+        if value is None:
+            return math.inf
+        return float(value)
 
     @property
     def tau_is_set(self) -> bool:
@@ -333,7 +341,9 @@ class Draft(QObject):
     def tau_of(self, row: PlanRow) -> float:
         """The threshold of a tensor, from an override if there is one."""
         overriding = self.override_tau(row)
-        return self.tau if overriding is None else overriding
+        if overriding is None:
+            return self.tau
+        return overriding
 
     def override_tau(self, row: PlanRow) -> float | None:
         """The threshold that an override sets for a tensor; None if none does."""
@@ -341,7 +351,9 @@ class Draft(QObject):
             return None
         rules = [r for i, r in enumerate(self.inputs.overrides) if i in row.override.rules]
         differs = math.isinf(self.tau) or any("tau" in rule.parameters for rule in rules)
-        return self.plan.tau_of(row) if differs else None
+        if differs:
+            return self.plan.tau_of(row)
+        return None
 
     def parameter(self, name: str) -> ParameterValue | None:
         """The effective value of a parameter of the chosen method."""

@@ -158,11 +158,9 @@ def _experts_text(old: Sequence[Expert], new: Sequence[Expert]) -> str:
     before, after = next((a, b) for a, b in zip(old, new, strict=True) if a != b)
     if before.path != after.path:
         return "change of experts"
-    return (
-        f"renaming {_named([before])}"
-        if before.name != after.name
-        else f"weight of {_named([after])}"
-    )
+    if before.name != after.name:
+        return f"renaming {_named([before])}"
+    return f"weight of {_named([after])}"
 
 
 def _named(experts: Sequence[Expert]) -> str:

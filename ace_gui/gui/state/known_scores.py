@@ -75,7 +75,9 @@ class KnownScores(QObject):
     def owner(self, task: Task) -> str | None:
         """The name of the task's own expert, or None."""
         expert = task.expert or task.title
-        return expert if expert in self._inputs.names else None
+        if expert in self._inputs.names:
+            return expert
+        return None
 
     def owner_of(self, title: str) -> str | None:
         return next((self.owner(task) for task in self.tasks if task.title == title), None)
@@ -83,7 +85,9 @@ class KnownScores(QObject):
     def described(self, task: Task) -> TaskDescribed | None:
         """The description of a task, None if it is not known yet."""
         description = self._described.get(task.title)
-        return description if description is not None and description.task == task else None
+        if description is not None and description.task == task:
+            return description
+        return None
 
     def examples(self, store: Path, *, with_base: bool) -> Mapping[str, ExamplesCompared]:
         """The examples that a merge lost and gained, by task, as far as they are known."""
@@ -185,7 +189,9 @@ def figures_of(scores: KnownScores, model: str) -> list[TaskFigures]:
                 n=known_one.n,
             )
         )
-    return [_mean(scores, model, rows), *rows] if len(rows) > 1 else rows
+    if len(rows) > 1:
+        return [_mean(scores, model, rows), *rows]
+    return rows
 
 
 def experts_are_better(rows: Sequence[TaskFigures]) -> bool:
@@ -244,11 +250,15 @@ def _changes(merged: TaskScore | None, expert: TaskScore | None) -> tuple[int | 
 
 
 def _figure(score: TaskScore | None) -> Figure:
-    return Figure() if score is None else Figure(value=score.score, error=score.standard_error)
+    if score is None:
+        return Figure()
+    return Figure(value=score.score, error=score.standard_error)
 
 
 def _number(value: float | None) -> float:
-    return math.nan if value is None else value
+    if value is None:
+        return math.nan
+    return value
 
 
 PICTURES: Final[Path] = resource_path("sample/pictures.png")

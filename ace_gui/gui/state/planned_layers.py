@@ -56,7 +56,10 @@ class PlannedLayers(QObject):
             self._analysed = ()
         elif inputs.names != old.names:
             self._rename(dict(zip(old.names, inputs.names, strict=True)))
-        method = plan.recipe.merge_method if plan is not None else ""
+        if plan is not None:
+            method = plan.recipe.merge_method
+        else:
+            method = ""
         rows = model_order(plan.rows if plan is not None else ())
         if (method, rows) != (self._method, self.rows):
             self._method = method
@@ -65,7 +68,9 @@ class PlannedLayers(QObject):
         self._rows = {row.name: row for row in rows}
 
     def row(self, name: str | None) -> PlanRow | None:
-        return self._rows.get(name) if name is not None else None
+        if name is not None:
+            return self._rows.get(name)
+        return None
 
     @property
     def merged(self) -> list[PlanRow]:
@@ -87,13 +92,17 @@ class PlannedLayers(QObject):
     def gamma(self, name: str) -> float | None:
         """γ of a tensor, if known."""
         statistics = self.statistics.get(name)
-        return statistics.gamma if statistics else None
+        if statistics:
+            return statistics.gamma
+        return None
 
     def tau(self, row: PlanRow) -> float:
         """The threshold that applies to a tensor; infinite if there is none."""
         plan = self.draft.plan
         has_tau = plan is not None and plan.tau_of(row) is not None
-        return self.draft.tau_of(row) if has_tau else math.inf
+        if has_tau:
+            return self.draft.tau_of(row)
+        return math.inf
 
     def override_tau(self, row: PlanRow) -> float | None:
         """The threshold that an override sets for a tensor; None for the recipe's.
@@ -103,7 +112,9 @@ class PlannedLayers(QObject):
         plan = self.draft.plan
         if row.override is None or plan is None:
             return None
-        return math.inf if plan.tau_of(row) is None else self.draft.override_tau(row)
+        if plan.tau_of(row) is None:
+            return math.inf
+        return self.draft.override_tau(row)
 
     def gamma_unsure(self, row: PlanRow) -> bool:
         """Whether γ is unreliable and therefore has a question mark."""
@@ -172,11 +183,17 @@ def model_order(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
 
 
 def _order(row: PlanRow, steps: Mapping[str, float]) -> tuple[int, int, float, str, int, str]:
-    part = 2 if row.block is None else 1
+    if row.block is None:
+        part = 2
+    else:
+        part = 1
     if row.block is None and ("embed" in row.role or "embed" in row.name):
         part = 0
     module = _module(row)
-    step = steps.get(module, 0.0) if row.block is not None else 0.0
+    if row.block is not None:
+        step = steps.get(module, 0.0)
+    else:
+        step = 0.0
     last = row.tensor.rpartition(".")[2]
     return part, row.block or 0, step, natural_key(module), int(last == "bias"), last
 
@@ -193,7 +210,9 @@ def _step(row: PlanRow) -> float:
     if row.role != "norm" or not any(part in name for part in _NORMS_BEFORE + _NORMS_BETWEEN):
         return len(_STEPS)
     comes_before = any(part in name for part in _NORMS_BEFORE)
-    return -1 if comes_before else _STEPS.index("attention output") + 0.5
+    if comes_before:
+        return -1
+    return _STEPS.index("attention output") + 0.5
 
 
 ACE: Final = "ace"
@@ -254,7 +273,11 @@ def governing(rules: Sequence[Override], indices: Iterable[int], method: str) ->
     last = None
     current = method
     for index in indices:
-        rule = rules[index] if index < len(rules) else Override()  # the plan is not renewed yet
+        # the plan is not renewed yet
+        if index < len(rules):
+            rule = rules[index]
+        else:
+            rule = Override()
         current = rule.merge_method or current
         if rule.merge_method is not None or (rule.parameters and current == method):
             last = index

@@ -49,7 +49,9 @@ class Runs(QObject):
 
     def store_of(self, key: RecipeKey) -> Path | None:
         run = self.find(key)
-        return None if run is None else run.store
+        if run is None:
+            return None
+        return run.store
 
     def add(self, run: MergeRun) -> tuple[MergeRun, ...]:
         """Add a finished merge, and return the merges that may be deleted.
@@ -116,7 +118,10 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     """The parts of a run's title: the method, then what the user has set."""
     recipe = run.recipe
     method = next((method for method in methods if method.name == recipe.merge_method), None)
-    fields = method.fields if method is not None else ()
+    if method is not None:
+        fields = method.fields
+    else:
+        fields = ()
     labels = {field.name: symbol_of(field.label) or field.label for field in fields}
     parts = [method.title if method is not None else recipe.merge_method]
     if is_recommended(recipe):
@@ -139,7 +144,9 @@ def mean_score(run: MergeRun) -> float | None:
     """The mean score over the recipe's tasks; None unless all were evaluated."""
     titles = {task.title for task in run.recipe.tasks} or set(run.accuracies)
     is_scored = run.accuracies.keys() >= titles
-    return fmean(run.accuracies[title] for title in titles) if titles and is_scored else None
+    if titles and is_scored:
+        return fmean(run.accuracies[title] for title in titles)
+    return None
 
 
 def relative_norm(
@@ -156,7 +163,9 @@ def relative_norm(
         for expert, energy in layer.energies.items():
             squares[expert] = squares.get(expert, 0.0) + energy
     norms = [math.sqrt(square) for square in squares.values() if square > 0]
-    return math.sqrt(total) / fmean(norms) if norms else None
+    if norms:
+        return math.sqrt(total) / fmean(norms)
+    return None
 
 
 FINDINGS_KEPT: Final = 100
@@ -198,12 +207,16 @@ class Findings(QObject):
     def matches(self, key: RecipeKey) -> dict[str, tuple[CovarianceMatch, ...]]:
         """How well ACE's covariances match the inputs of these models, by matrix; one entry per
         expert."""
-        return self._matches if key == self._matches_key else {}
+        if key == self._matches_key:
+            return self._matches
+        return {}
 
     def get(self, kind: type[_F], name: str, key: RecipeKey) -> _F | None:
         """The finding of this kind for a layer, or None."""
         finding = self._findings[kind].get((name, key))
-        return finding if isinstance(finding, kind) else None
+        if isinstance(finding, kind):
+            return finding
+        return None
 
     def clear(self) -> None:
         self._findings.clear()
@@ -334,7 +347,9 @@ class Results(QObject):
             return ""
         touched = inputs.touched
         unchanged = all(touched.get(name) == value for name, value in chosen.parameters.items())
-        return chosen.note if unchanged else ""
+        if unchanged:
+            return chosen.note
+        return ""
 
     @property
     def is_merged(self) -> bool:

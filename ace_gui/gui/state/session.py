@@ -51,7 +51,10 @@ class Checks(QObject):
     @property
     def summary(self) -> str:
         """``2 warnings``, or that all have passed; empty before there is a plan."""
-        passed = counted(len(self.all), "check passed", "checks passed") if self.all else ""
+        if self.all:
+            passed = counted(len(self.all), "check passed", "checks passed")
+        else:
+            passed = ""
         return count_of(self.all) or passed
 
     def accept(self) -> None:
@@ -73,7 +76,10 @@ def count_of(checks: Iterable[Check]) -> str:
     verdicts = [check.verdict for check in checks]
     errors = verdicts.count(Verdict.ERROR)
     warnings = verdicts.count(Verdict.WARNING)
-    parts = [counted(errors, "error", "errors")] if errors else []
+    if errors:
+        parts = [counted(errors, "error", "errors")]
+    else:
+        parts = []
     parts += [counted(warnings, "warning", "warnings")] if warnings else []
     return ", ".join(parts)
 
@@ -159,7 +165,9 @@ class Session(QObject):
             return running
         if self.results.is_merged:
             return State.MERGED
-        return State.READY if self.draft.plan is not None else State.EMPTY
+        if self.draft.plan is not None:
+            return State.READY
+        return State.EMPTY
 
     @property
     def can_merge(self) -> bool:
@@ -174,8 +182,14 @@ class Session(QObject):
         if self.activity.is_writing:
             return WAIT
         if plan is None or self.activity.is_running(State.PLANNING):
-            return STILL_READ if inputs.experts else NO_EXPERT if inputs.base else NO_MODEL
-        return "" if plan.experts else NO_EXPERT
+            if inputs.experts:
+                return STILL_READ
+            if inputs.base:
+                return NO_EXPERT
+            return NO_MODEL
+        if plan.experts:
+            return ""
+        return NO_EXPERT
 
     @property
     def can_export(self) -> bool:
@@ -228,7 +242,10 @@ class Session(QObject):
         self.layers.take(inputs, plan)
         selected = self.selection
         row = self.layers.row(self.selection)
-        self.selection = row.name if row is not None else None
+        if row is not None:
+            self.selection = row.name
+        else:
+            self.selection = None
         with self.draft.adopting(inputs, plan):
             self._gather_checks(ask_again=vectors_changed)
         if self.selection != selected:
@@ -242,12 +259,17 @@ class Session(QObject):
     @property
     def chosen_device(self) -> str:
         """The argument for ``choose_device``."""
-        return CLUSTER + self.cluster if self.cluster else self.device
+        if self.cluster:
+            return CLUSTER + self.cluster
+        return self.device
 
     def choose_device(self, name: str) -> None:
         """Choose where to merge: ``auto``, an engine's device name, or ``cluster:ADDRESS`` for the
         workers of a cluster. A cluster does not change the device of other work."""
-        self.cluster = name.removeprefix(CLUSTER) if name.startswith(CLUSTER) else ""
+        if name.startswith(CLUSTER):
+            self.cluster = name.removeprefix(CLUSTER)
+        else:
+            self.cluster = ""
         if not self.cluster:
             self.device = name
         self._gather_checks()
@@ -284,8 +306,14 @@ class Session(QObject):
         self.problem.emit(error)
 
     def _gather_checks(self, *, ask_again: bool = False) -> None:
-        statistics = self.layers.statistics if self.layers.is_analysed else None
-        devices = self.engine.devices if self.engine is not None else ()
+        if self.layers.is_analysed:
+            statistics = self.layers.statistics
+        else:
+            statistics = None
+        if self.engine is not None:
+            devices = self.engine.devices
+        else:
+            devices = ()
         chosen = [device for device in devices if self.device in {"auto", device.name}]
         # The memory of the chosen GPU, or of the smallest if the engine chooses.
         gpu_memory = min(

@@ -54,8 +54,14 @@ class RecentProject:
         draft = session.draft
         plan = session.draft.plan
         merge = session.results.merge
-        models = (plan.base, *plan.experts) if plan is not None else ()
-        finished = merge if session.results.is_merged else None
+        if plan is not None:
+            models = (plan.base, *plan.experts)
+        else:
+            models = ()
+        if session.results.is_merged:
+            finished = merge
+        else:
+            finished = None
         return cls(
             path=path,
             architecture=plan.base.architecture if plan is not None else "",
@@ -71,7 +77,10 @@ class RecentProject:
     @classmethod
     def from_record(cls, path: Path, record: object) -> RecentProject:
         """The project of a stored ``record``, without its invalid values."""
-        fields = record if isinstance(record, dict) else {}
+        if isinstance(record, dict):
+            fields = record
+        else:
+            fields = {}
         values: dict[str, Any] = {
             name: fields[name]
             for name, kind in _KINDS.items()
@@ -110,11 +119,15 @@ class _Setting(Generic[_T]):
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
+    if text.isdecimal() and len(text) <= _DIGITS:
+        return int(text)
+    return 0
 
 
 def _path(text: str) -> Path | None:
-    return Path(text) if text else None
+    if text:
+        return Path(text)
+    return None
 
 
 class Settings:
@@ -190,7 +203,9 @@ class Settings:
             noted = json.loads(str(self.store.value("recent-projects", "")))
         except (ValueError, RecursionError):
             return {}
-        return noted if isinstance(noted, dict) else {}
+        if isinstance(noted, dict):
+            return noted
+        return {}
 
     def replace_recent(self, gone: Path, moved: Path) -> None:
         paths = [str(moved.absolute() if path == gone else path) for path in self.recent]
@@ -199,7 +214,9 @@ class Settings:
     def folder(self, purpose: str) -> Path | None:
         """The last folder of a file dialog for this purpose, or None."""
         stored = self.store.value(f"folders/{purpose}")
-        return Path(stored) if isinstance(stored, str) and stored else None
+        if isinstance(stored, str) and stored:
+            return Path(stored)
+        return None
 
     def remember_folder(self, purpose: str, folder: Path) -> None:
         """Save the folder where the next file dialog for this purpose starts."""
@@ -222,10 +239,12 @@ class Settings:
         stored = self.store.value(key, [])
         if isinstance(stored, str):  # a list with one element is read back as that element
             stored = [stored]
-        return (
-            [text for text in stored if isinstance(text, str)] if isinstance(stored, list) else []
-        )
+        if isinstance(stored, list):
+            return [text for text in stored if isinstance(text, str)]
+        return []
 
     def _bytes(self, key: str) -> QByteArray:
         value = self.store.value(key)
-        return value if isinstance(value, QByteArray) else QByteArray()
+        if isinstance(value, QByteArray):
+            return value
+        return QByteArray()

@@ -69,7 +69,9 @@ _FIELD_MARGINS: Final = (5, 3, 5, 3)
 
 def kind_of(widget: QWidget | None) -> str:
     """The widget's kind, or an empty string."""
-    return str(widget.property("kind") or "") if widget is not None else ""
+    if widget is not None:
+        return str(widget.property("kind") or "")
+    return ""
 
 
 def change_kind(widget: QWidget, kind: str) -> None:
@@ -86,7 +88,10 @@ def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
     look = _KINDS.get(kind, _Kind())
     if not look.ground:
         return
-    corner = rect.height() / 2 if look.corner is None else look.corner
+    if look.corner is None:
+        corner = rect.height() / 2
+    else:
+        corner = look.corner
     rounded(painter, rect, look.ground, corner=corner)
     if kind == "foot":
         rounded(painter, QRectF(rect.left(), rect.top(), rect.width(), 1), "line", corner=0.0)
@@ -141,7 +146,10 @@ def _is_inner(field: QLineEdit) -> bool:
     parent = field.parentWidget()
     if isinstance(parent, QAbstractSpinBox | QComboBox):
         return True
-    view = parent.parentWidget() if parent is not None else None
+    if parent is not None:
+        view = parent.parentWidget()
+    else:
+        view = None
     return isinstance(view, QAbstractItemView)
 
 
@@ -165,7 +173,8 @@ class _WholeNumber(QObject):
         if kind == QEvent.Type.MouseButtonDblClick:
             self._pressed = True
             box = line.parent()
-            box = box if isinstance(box, QAbstractSpinBox) else line
+            if not isinstance(box, QAbstractSpinBox):
+                box = line
             assert isinstance(box, QAbstractSpinBox | QLineEdit)
             box.setFocus()
             box.selectAll()
@@ -177,7 +186,10 @@ class _WholeNumber(QObject):
 
 def _select_whole_number(box: QAbstractSpinBox | QLineEdit) -> None:
     """Let a double click select the number in a box. More than one call does no harm."""
-    line = box.lineEdit() if isinstance(box, QAbstractSpinBox) else box
+    if isinstance(box, QAbstractSpinBox):
+        line = box.lineEdit()
+    else:
+        line = box
     if line.findChild(_WholeNumber) is None:
         _WholeNumber(line)
 
@@ -214,13 +226,19 @@ def focus_ring(painter: QPainter, rect: QRectF, widget: QWidget | None) -> None:
     filled = isinstance(widget, QPushButton) and (
         kind_of(widget) in ("primary", "again") or widget.isDefault()
     )
-    colour = "on_accent" if filled and kind_of(widget) != "again" else "accent"
+    if filled and kind_of(widget) != "again":
+        colour = "on_accent"
+    else:
+        colour = "accent"
     if kind_of(widget.parentWidget() if widget is not None else None) == "toast":
         colour = "toast_action"
     inset = 2.0 if filled else 0.0
     if isinstance(widget, QPushButton):  # its padding would move it inwards
         rect = QRectF(widget.rect())
-    corner = 2.0 if isinstance(widget, QAbstractItemView) else 4.0
+    if isinstance(widget, QAbstractItemView):
+        corner = 2.0
+    else:
+        corner = 4.0
     room = rect.adjusted(inset, inset, -inset, -inset)
     rounded(painter, room, border=colour, width=2.0, corner=corner)
 
@@ -230,9 +248,20 @@ def field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> No
     enabled = state_is(option, "Enabled")
     focused = state_is(option, "HasFocus")
     wrong = widget is not None and bool(widget.property("invalid"))
-    width = 2.0 if enabled and (focused or wrong) else 1.0
-    unfocused = "control" if enabled and state_is(option, "MouseOver") else "edge"
-    border = "bad" if wrong else "accent" if enabled and focused else unfocused
+    if enabled and (focused or wrong):
+        width = 2.0
+    else:
+        width = 1.0
+    if enabled and state_is(option, "MouseOver"):
+        unfocused = "control"
+    else:
+        unfocused = "edge"
+    if wrong:
+        border = "bad"
+    elif enabled and focused:
+        border = "accent"
+    else:
+        border = unfocused
     rounded(painter, QRectF(option.rect), "field" if enabled else "", border, width=width)
 
 
@@ -246,8 +275,16 @@ def check_box(painter: QPainter, option: QStyleOption, _widget: QWidget | None) 
     enabled = state_is(option, "Enabled")
     focused = state_is(option, "HasFocus")
     filled = on and enabled
-    frame = "text" if focused else "accent" if filled else "control"
-    ground = "accent" if filled else "field"
+    if focused:
+        frame = "text"
+    elif filled:
+        frame = "accent"
+    else:
+        frame = "control"
+    if filled:
+        ground = "accent"
+    else:
+        ground = "field"
     width = 2.0 if focused else 1.0
     rounded(painter, box, ground, frame if enabled else "edge", width=width, corner=3.0)
     if on:
@@ -312,7 +349,9 @@ def button_kind(widget: QWidget | None) -> str:
     parent_kind = kind_of(widget.parentWidget() if widget is not None else None)
     if parent_kind == "segments":
         return "segment"
-    return "on-toast" if parent_kind == "toast" else kind_of(widget)
+    if parent_kind == "toast":
+        return "on-toast"
+    return kind_of(widget)
 
 
 def push_button_size(size: QSize, widget: QWidget | None) -> QSize:
@@ -332,7 +371,12 @@ def paint_button(painter: QPainter, option: QStyleOption, widget: QWidget | None
         states = names.split("/")
         return states[min(2 if down else int(over), len(states) - 1)]
 
-    corner = 4.0 if kind == "segment" else 0.0 if kind in _SQUARE else RADIUS
+    if kind == "segment":
+        corner = 4.0
+    elif kind in _SQUARE:
+        corner = 0.0
+    else:
+        corner = RADIUS
     rounded(painter, QRectF(option.rect), colour(look.ground), colour(look.border), corner=corner)
     if kind == "next-row":
         rect = QRectF(option.rect)
@@ -347,7 +391,9 @@ def _look(option: QStyleOption, widget: QWidget | None) -> _Look:
     kind = button_kind(widget)
     enabled = state_is(option, "Enabled")
     if not isinstance(widget, QPushButton):
-        return _TOOL.get(kind, _USUAL_TOOL) if enabled else _Look(ink="text3")
+        if enabled:
+            return _TOOL.get(kind, _USUAL_TOOL)
+        return _Look(ink="text3")
     kind = kind or ("primary" if widget.isDefault() else "")
     if enabled:
         return _PUSH.get(kind, _USUAL_PUSH)

@@ -32,7 +32,10 @@ def rounded(
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(QPen(QColor(colour(border)), width) if border else Qt.PenStyle.NoPen)
     painter.setBrush(QColor(colour(ground)) if ground else Qt.BrushStyle.NoBrush)
-    inset = width / 2 if border else 0.0
+    if border:
+        inset = width / 2
+    else:
+        inset = 0.0
     painter.drawRoundedRect(rect.adjusted(inset, inset, -inset, -inset), corner, corner)
     painter.restore()
 
@@ -104,7 +107,9 @@ class _Engine(QIconEngine):
         return _Engine(self._name, self._colour)
 
     def actualSize(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QSize:  # noqa: ARG002
-        return size if self._name else size.boundedTo(QSize(SWATCH, SWATCH))
+        if self._name:
+            return size
+        return size.boundedTo(QSize(SWATCH, SWATCH))
 
     def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State) -> None:  # noqa: ARG002
         if not self._name:

@@ -81,7 +81,10 @@ def _tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) 
 def _tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | None) -> None:
     theme = current_theme()
     strong = state_is(option, "Selected") or state_is(option, "MouseOver")
-    ink = theme.text if strong else theme.text2
+    if strong:
+        ink = theme.text
+    else:
+        ink = theme.text2
     rect = option.rect.adjusted(_TAB_EDGE, 0, -_tab_gap(widget) - _TAB_EDGE, 0)
     if not option.icon.isNull():
         square = QStyle.alignedRect(option.direction, _LEFT, option.iconSize, rect)
@@ -116,7 +119,10 @@ def _ink_header(option: QStyleOptionHeader) -> None:
         option.rect = option.rect.adjusted(0, -_HEADER_MARGIN, 0, _HEADER_MARGIN)
     theme = current_theme()
     palette = option.palette
-    ink = theme.text if state_is(option, "MouseOver") else theme.text3
+    if state_is(option, "MouseOver"):
+        ink = theme.text
+    else:
+        ink = theme.text3
     palette.setColor(QPalette.ColorRole.ButtonText, QColor(ink))
     option.palette = palette
 
@@ -124,7 +130,10 @@ def _ink_header(option: QStyleOptionHeader) -> None:
 def _header_arrow(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
     """Paint the arrow for the direction in which a column is sorted."""
     down = option.sortIndicator == QStyleOptionHeader.SortIndicator.SortDown  # type: ignore[attr-defined]
-    arrow = _PE.PE_IndicatorArrowUp if down else _PE.PE_IndicatorArrowDown
+    if down:
+        arrow = _PE.PE_IndicatorArrowUp
+    else:
+        arrow = _PE.PE_IndicatorArrowDown
     chevron(painter, QRectF(option.rect), arrow, size=0.8)
 
 
@@ -132,7 +141,10 @@ def _scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRe
     """The rectangle of a part of a scroll bar, which has no arrows."""
     upright = option.orientation == Qt.Orientation.Vertical
     rectangle = option.rect
-    length = rectangle.height() if upright else rectangle.width()
+    if upright:
+        length = rectangle.height()
+    else:
+        length = rectangle.width()
     span = option.maximum - option.minimum
     size = length
     if span > 0:
@@ -302,11 +314,15 @@ class WorkbenchStyle(QProxyStyle):
         if metric == _PM.PM_TabBarTabHSpace:
             return tab_space(kind_of(widget))
         pixels = super().pixelMetric(metric, option, widget)
-        return round(pixels * drawn_controls.scale()) if metric in _SCALED_METRICS else pixels
+        if metric in _SCALED_METRICS:
+            return round(pixels * drawn_controls.scale())
+        return pixels
 
     def styleHint(self, hint: Any, option: Any = None, widget: Any = None, data: Any = None) -> int:
         own_hint = _HINTS.get(hint)
-        return super().styleHint(hint, option, widget, data) if own_hint is None else own_hint
+        if own_hint is None:
+            return super().styleHint(hint, option, widget, data)
+        return own_hint
 
     def generatedIconPixmap(self, mode: QIcon.Mode, pixmap: Any, option: Any) -> QPixmap:
         """Do not tint icons of a selected row, because colours identify experts."""
@@ -345,7 +361,10 @@ class WorkbenchStyle(QProxyStyle):
         elif control == _CC.CC_ToolButton and isinstance(widget, QToolButton):
             drawn_controls.paint_button(painter, option, widget)
             label = type(option)(option)
-            margin = 0 if kind_of(widget) in ("fold", "dot") else 5
+            if kind_of(widget) in ("fold", "dot"):
+                margin = 0
+            else:
+                margin = 5
             label.rect = option.rect.adjusted(margin, 2, -margin, -2)
             self.drawControl(_CE.CE_ToolButtonLabel, label, painter, widget)
             if state_is(option, "HasFocus"):

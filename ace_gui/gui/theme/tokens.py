@@ -140,12 +140,16 @@ DARK: Final = Tokens(dark=True, **{name: pair[1] for name, pair in _COLOURS.item
 def repetition(colour: str) -> int:
     """How many earlier experts have the same colour; 0 for other colours."""
     token, _, number = colour.partition(" ")
-    return int(number) // len(LIGHT.expert_colours) if token == "expert" else 0
+    if token == "expert":
+        return int(number) // len(LIGHT.expert_colours)
+    return 0
 
 
 def current_theme() -> Tokens:
     """The tokens of the scheme that the user chose, or else of the system's."""
-    return DARK if _is_dark() else LIGHT
+    if _is_dark():
+        return DARK
+    return LIGHT
 
 
 def _is_dark() -> bool:

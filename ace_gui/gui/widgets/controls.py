@@ -141,9 +141,9 @@ class ProgressButton(QPushButton):
 
     def sizeHint(self) -> QSize:
         hint = super().sizeHint()
-        return (
-            hint if self.share is None else QSize(max(hint.width(), PROGRESS_WIDTH), hint.height())
-        )
+        if self.share is None:
+            return hint
+        return QSize(max(hint.width(), PROGRESS_WIDTH), hint.height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self.share is None:
@@ -301,7 +301,10 @@ class Choice(QComboBox):
         them; otherwise the first is chosen."""
         if options == self._options:
             return
-        chosen = self.current if self._options else None
+        if self._options:
+            chosen = self.current
+        else:
+            chosen = None
         with QSignalBlocker(self):
             self.clear()
             self._options = dict(options)

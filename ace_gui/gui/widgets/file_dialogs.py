@@ -107,7 +107,9 @@ def ask_target(
 def folder_of(purpose: str) -> Path | None:
     """The last folder of the dialogs for this purpose, or None if there is none any more."""
     folder = Settings().folder(purpose)
-    return folder if folder is not None and folder.is_dir() else None
+    if folder is not None and folder.is_dir():
+        return folder
+    return None
 
 
 def _show(dialog: QFileDialog, purpose: str, use: Use, start: Path | None) -> QFileDialog:

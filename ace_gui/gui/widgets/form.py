@@ -60,7 +60,10 @@ class ScientificSpinBox(QDoubleSpinBox):
     ) -> None:
         super().__init__(parent, decimals=_EVERY_DIGIT)
         self.setKeyboardTracking(False)
-        minimum = -_UNBOUNDED if low is None else low
+        if low is None:
+            minimum = -_UNBOUNDED
+        else:
+            minimum = low
         if low_open:
             minimum = nextafter(minimum, inf) if minimum else sys.float_info.min
         self.setRange(minimum, _UNBOUNDED if high is None else high)
@@ -81,7 +84,10 @@ class ScientificSpinBox(QDoubleSpinBox):
 
     def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
         allowed = self.minimum() <= _parse(text) <= self.maximum()
-        state = QValidator.State.Acceptable if allowed else QValidator.State.Intermediate
+        if allowed:
+            state = QValidator.State.Acceptable
+        else:
+            state = QValidator.State.Intermediate
         return state, text, position
 
     def stepBy(self, steps: int) -> None:
@@ -100,13 +106,17 @@ def _parse(text: str) -> float:
         value = float(text.strip().replace(",", "."))
     except ValueError:
         return inf
-    return value if isfinite(value) else inf
+    if isfinite(value):
+        return value
+    return inf
 
 
 def _next_step(value: float, *, up: bool) -> float:
     """The next larger or smaller of the numbers 1, 2, 5 × 10ⁿ."""
     if value <= 0:
-        return 1e-6 if up else 0.0
+        if up:
+            return 1e-6
+        return 0.0
     decade = floor(log10(value) + 1e-9)
     ladder = [
         float(f"{step}e{exponent}") for exponent in range(decade - 1, decade + 2) for step in _STEPS
@@ -153,7 +163,10 @@ class ParameterField(QWidget):
         policy = self._reset.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
         self._reset.setSizePolicy(policy)
-        presets = [self._preset_button()] if field.presets else []
+        if field.presets:
+            presets = [self._preset_button()]
+        else:
+            presets = []
         self.setLayout(across(self._reset, (self.control, 1), *presets, gap=_GAP))
 
     def show_value(self, value: ParameterValue, note: str, *, touched: bool) -> None:
@@ -164,7 +177,10 @@ class ParameterField(QWidget):
         for line in self._lines():
             line.setModified(False)
         self._reset.setVisible(touched)
-        about = "" if touched or not note else f"\nNow: {note}."
+        if touched or not note:
+            about = ""
+        else:
+            about = f"\nNow: {note}."
         self.control.setToolTip(tooltip(_help(self.field) + about))
 
     def eventFilter(self, control: QObject, event: QEvent) -> bool:
@@ -179,7 +195,9 @@ class ParameterField(QWidget):
     def _lines(self) -> list[QLineEdit]:
         """The line edit of the control, if it has one."""
         control = self.control
-        return [control] if isinstance(control, QLineEdit) else control.findChildren(QLineEdit)
+        if isinstance(control, QLineEdit):
+            return [control]
+        return control.findChildren(QLineEdit)
 
     def _preset_button(self) -> QToolButton:
         button = QToolButton(self)
@@ -200,20 +218,36 @@ def _help(field: FieldInfo) -> str:
     if isinstance(field, Option) and field.empty:
         return f"{quoted(field.help)}\nDefault: {field.empty}.".lstrip()
     low, high = ("" if end is None else value_text(end) for end in (field.low, field.high))
-    bounds = f"At most {high}. " if high else ""
+    if high:
+        bounds = f"At most {high}. "
+    else:
+        bounds = ""
     if low:
-        start = "Above" if field.low_open else "From" if high else "At least"
-        bounds = f"{start} {low} to {high}. " if high else f"{start} {low}. "
+        if field.low_open:
+            start = "Above"
+        elif high:
+            start = "From"
+        else:
+            start = "At least"
+        if high:
+            bounds = f"{start} {low} to {high}. "
+        else:
+            bounds = f"{start} {low}. "
     text = f"{quoted(field.help)}\n{bounds}Default {value_text(field.default)}."
     term = OF_PARAMETERS.get(field.name)
-    return f"{text}\nF1: {term} in the glossary." if term else text
+    if term:
+        return f"{text}\nF1: {term} in the glossary."
+    return text
 
 
 def _control(
     field: FieldInfo, edited: Callable[[ParameterValue], None], parent: QWidget
 ) -> tuple[QWidget, Callable[[ParameterValue], object]]:
     """The control of a field, and the function that shows a value in it."""
-    empty = field.empty if isinstance(field, Option) else ""
+    if isinstance(field, Option):
+        empty = field.empty
+    else:
+        empty = ""
     if field.choices:
         choice = Choice(field.label, {choice: choice for choice in field.choices})
         policy = Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
@@ -253,7 +287,10 @@ def _decimals(field: FieldInfo, parent: QWidget) -> QDoubleSpinBox:
         return ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=parent)
     box = QDoubleSpinBox(parent, decimals=_DECIMALS, singleStep=0.05)
     box.setKeyboardTracking(False)
-    low = -_UNBOUNDED if field.low is None else field.low
+    if field.low is None:
+        low = -_UNBOUNDED
+    else:
+        low = field.low
     box.setMinimum(low + 10**-_DECIMALS if field.low_open else low)
     box.setMaximum(_UNBOUNDED if field.high is None else field.high)
     return box

@@ -65,7 +65,10 @@ class ElidedLabel(QLabel):
             self.setFont(face(Face.CAPTION))
         mode = Qt.TextElideMode
         self._full = ""
-        self._mode = mode.ElideRight if sentence else mode.ElideMiddle
+        if sentence:
+            self._mode = mode.ElideRight
+        else:
+            self._mode = mode.ElideMiddle
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
 
@@ -211,7 +214,10 @@ class NamedBars(QWidget):
             row = QRectF(0, index * line, self.width(), line)
             name = QRectF(row.left(), row.top(), names, row.height())
             font = face(Face.STRONG if bar.strong else Face.BODY)
-            ink = theme.text if bar.strong else theme.text2
+            if bar.strong:
+                ink = theme.text
+            else:
+                ink = theme.text2
             write(painter, name, bar.title, font, ink)
             track = QRectF(name.right() + 8, 0, row.right() - number - name.right() - 12, _BAR)
             track.moveTop(row.center().y() - _BAR / 2)
@@ -289,7 +295,9 @@ class Drawing(QWidget):
 
     def heightForWidth(self, width: int) -> int:
         full = self.sizeHint()
-        return full.height() if width >= full.width() else full.height() * width // full.width()
+        if width >= full.width():
+            return full.height()
+        return full.height() * width // full.width()
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
         self._load()

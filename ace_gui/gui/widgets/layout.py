@@ -169,7 +169,10 @@ def move_focus(window: QWidget, *, forward: bool) -> bool:
     """
     order = list(_as_laid_out(window))
     focused = QApplication.focusWidget()
-    start = order.index(focused) if focused in order else -1
+    if focused in order:
+        start = order.index(focused)
+    else:
+        start = -1
     round_trip = order[start + 1 :] + order[: max(start, 0)]
     for widget in round_trip if forward else reversed(round_trip):
         stops = widget.focusPolicy() & Qt.FocusPolicy.TabFocus and widget.focusProxy() is None
@@ -259,10 +262,14 @@ class FlowLayout(QLayout):
         return len(self._items)
 
     def itemAt(self, index: int) -> QLayoutItem | None:
-        return self._items[index] if 0 <= index < len(self._items) else None
+        if 0 <= index < len(self._items):
+            return self._items[index]
+        return None
 
     def takeAt(self, index: int) -> QLayoutItem | None:
-        return self._items.pop(index) if 0 <= index < len(self._items) else None
+        if 0 <= index < len(self._items):
+            return self._items.pop(index)
+        return None
 
     def expandingDirections(self) -> Qt.Orientation:
         return Qt.Orientation(0)

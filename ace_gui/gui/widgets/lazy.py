@@ -113,7 +113,10 @@ class _FittingTabBar(QTabBar):
         """Fit the tabs into ``room`` pixels."""
         self._room = room
         font = QFont(self._parent.font())
-        tight = "tight" if self._needed(QFontMetrics(font), "") > room else ""
+        if self._needed(QFontMetrics(font), "") > room:
+            tight = "tight"
+        else:
+            tight = ""
         if tight and self._needed(QFontMetrics(font), tight) > room:
             font.setPointSizeF(font.pointSizeF() * _SMALLER)
         change_kind(self, tight)

@@ -268,14 +268,18 @@ def figure_text(value: float, *, percent: bool = False) -> str:
     if percent:
         return f"{number_text(100 * value, _DIGITS)} %"
     is_whole = float(value).is_integer() and abs(value) < 1e6
-    return str(int(value)) if is_whole else number_text(value, _DIGITS)
+    if is_whole:
+        return str(int(value))
+    return number_text(value, _DIGITS)
 
 
 def _in_two_lines(title: str) -> str:
     """The title with a line break at the space nearest to its middle."""
     spaces = [index for index, sign in enumerate(title) if sign == " "]
     middle = min(spaces, key=lambda index: abs(index - len(title) / 2), default=None)
-    return title if middle is None else f"{title[:middle]}\n{title[middle + 1 :]}"
+    if middle is None:
+        return title
+    return f"{title[:middle]}\n{title[middle + 1 :]}"
 
 
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -304,7 +308,9 @@ class WeightCell(QStyledItemDelegate):
             number = float(value)
         except ValueError:
             return str(value)
-        return f"{number:.2f}" if round(number, 2) == number else f"{number:g}"
+        if round(number, 2) == number:
+            return f"{number:.2f}"
+        return f"{number:g}"
 
     def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: _Index) -> QWidget:
         editor = super().createEditor(parent, option, index)
@@ -349,7 +355,12 @@ class RunCell(QStyledItemDelegate):
         rect = QRectF(option.rect).adjusted(0.5, 0.5, -0.5, -1.5)
         state = option.state
         chosen = bool(state & QStyle.StateFlag.State_Selected)
-        ground = theme.tint if chosen else theme.card if lines.current else ""
+        if chosen:
+            ground = theme.tint
+        elif lines.current:
+            ground = theme.card
+        else:
+            ground = ""
         if not ground and state & QStyle.StateFlag.State_MouseOver:
             ground = theme.hover
         focused = bool(state & QStyle.StateFlag.State_HasFocus)
@@ -360,7 +371,10 @@ class RunCell(QStyledItemDelegate):
         theme = current_theme()
         caption = face(Face.CAPTION)
         font = face(Face.STRONG if lines.current else Face.BUTTON)
-        ink = theme.text if lines.current else theme.text2
+        if lines.current:
+            ink = theme.text
+        else:
+            ink = theme.text2
         above, below = (
             QFontMetrics(face(line_face)).height() for line_face in (Face.STRONG, Face.CAPTION)
         )
@@ -368,7 +382,10 @@ class RunCell(QStyledItemDelegate):
         width = rect.width() - (score + _PADDING if score else 0)
         top = rect.top() + (rect.height() - above - below) / 2
         write(painter, QRectF(rect.left(), top, width, above), lines.title, font, ink)
-        quiet = theme.text2 if chosen else theme.text3
+        if chosen:
+            quiet = theme.text2
+        else:
+            quiet = theme.text3
         below_title = QRectF(rect.left(), top + above, width, below)
         write(painter, below_title, lines.line, caption, quiet)
 
@@ -406,7 +423,10 @@ class MethodCell(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         why = index.data(MISFIT)
-        quiet = theme.text2 if chosen else theme.text3
+        if chosen:
+            quiet = theme.text2
+        else:
+            quiet = theme.text3
         if why:
             caption = face(Face.CAPTION)
             used = write(painter, rect, why, caption, quiet, align=_RIGHT)
@@ -424,7 +444,10 @@ class MethodCell(QStyledItemDelegate):
         theme = current_theme()
         mean = sample_figures().methods.get(method.name)
         font = face(Face.STRONG if chosen else Face.BODY)
-        text = "–" if mean is None else short_score_text(mean)
+        if mean is None:
+            text = "–"
+        else:
+            text = short_score_text(mean)
         write(painter, rect, text, font, theme.text2, align=_RIGHT)
         measure = QFontMetricsF(face(Face.STRONG)).horizontalAdvance
         number = measure(".000")
@@ -433,7 +456,10 @@ class MethodCell(QStyledItemDelegate):
         bar = QRectF(0, 0, *_BAR)
         bar.moveCenter(rect.center())
         bar.moveRight(rect.right() - number - _GAP)
-        share = 0.0 if mean is None else mean
+        if mean is None:
+            share = 0.0
+        else:
+            share = mean
         ink, ground = (theme.accent, theme.card) if chosen else (theme.axis, theme.hover)
         paint_share(painter, bar, share, ink, ground)
         return rect.right() - bar.left()
@@ -442,7 +468,9 @@ class MethodCell(QStyledItemDelegate):
 def misfit(method: MethodInfo, experts: int) -> str:
     """Why a method cannot merge this number of experts; empty if it can, or if there are none."""
     fits = experts >= method.least and (method.most is None or experts <= method.most)
-    return "" if fits or not experts else number_of_experts(method)
+    if fits or not experts:
+        return ""
+    return number_of_experts(method)
 
 
 def number_of_experts(method: MethodInfo) -> str:

@@ -134,7 +134,9 @@ def _alike(
 def _rule(gamma: float, parameters: AceParameters) -> Rule:
     if parameters.variant == AUTOMATIC:
         return Rule.AUTOMATIC
-    return Rule.HETEROGENEOUS if gamma > parameters.tau else Rule.HOMOGENEOUS
+    if gamma > parameters.tau:
+        return Rule.HETEROGENEOUS
+    return Rule.HOMOGENEOUS
 
 
 def weighed(
@@ -183,7 +185,9 @@ def _weight(trace: float, rule: Rule) -> float:
     """w_t: 1 in the homogeneous regime, else 1/Tr Σ̂_t."""
     if rule is Rule.HOMOGENEOUS:
         return 1.0
-    return 1 / (trace + GUARD) if rule is Rule.HETEROGENEOUS else 1 / (trace or math.inf)
+    if rule is Rule.HETEROGENEOUS:
+        return 1 / (trace + GUARD)
+    return 1 / (trace or math.inf)
 
 
 def _prior_scale(figures: LayerEnergies, rule: Rule) -> float:
@@ -195,7 +199,10 @@ def _prior_scale(figures: LayerEnergies, rule: Rule) -> float:
 
 def _directions(figures: LayerEnergies, rule: Rule, parameters: AceParameters) -> int:
     """k, the number of singular directions to refine (Eq. 18)."""
-    share = parameters.k_frac if rule is Rule.HETEROGENEOUS else 0.0
+    if rule is Rule.HETEROGENEOUS:
+        share = parameters.k_frac
+    else:
+        share = 0.0
     return math.floor(share * min(figures.shape) + 1e-9)
 
 
@@ -341,7 +348,10 @@ def _conditions(problem: Problem, group: Sequence[LayerEnergies]) -> list[float]
 
 def _at_most_one(experts: Experts, figures: LayerEnergies) -> Solution:
     """The task vector of the only expert that changed the layer, or zero."""
-    alone_OI = experts.matrix(figures.counted[0]) if figures.counted else experts.matrix(0).zero_()
+    if figures.counted:
+        alone_OI = experts.matrix(figures.counted[0])
+    else:
+        alone_OI = experts.matrix(0).zero_()
     return Solution(value_OI=alone_OI)
 
 
@@ -359,9 +369,15 @@ def _finished(
     cap_factor = None
     if solution.rule is Rule.AUTOMATIC:
         traces = [figures.traces[t] for t in figures.counted]
-        norm = None if layer.base is None else math.sqrt(energy(layer.base))
+        if layer.base is None:
+            norm = None
+        else:
+            norm = math.sqrt(energy(layer.base))
         cap_factor = cap_(value_OI, largest_change(traces, norm, parameters.delta), size)
-    preliminary = _rounded(value_OI, parameters.scaling, size) if keep_preliminary else None
+    if keep_preliminary:
+        preliminary = _rounded(value_OI, parameters.scaling, size)
+    else:
+        preliminary = None
     if refinement is not None and refinement.refines(parameters.refine):
         value_OI.add_(refinement.matrix_OI)
         size += refinement.size

@@ -90,7 +90,10 @@ def solve_by_inputs(
 ) -> Terms:
     """Solve with I × I sums over the experts, which are in memory one at a time."""
     sums = collect(problem, dtype)
-    residual_BOI = None if sums.rest is None else residual(sums, sums.rest, problem)
+    if sums.rest is None:
+        residual_BOI = None
+    else:
+        residual_BOI = residual(sums, sums.rest, problem)
     probes_BPI = _copies(probes_PI, sums.scaled_BII)
     value_BOI, cuts = preliminary(sums, problem, probes_BPI)
     return Terms(
@@ -287,7 +290,10 @@ def _stacked(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tens
     total_BOI = torch.zeros_like(first_BOI)
     mean_B1I = first_BOI.new_zeros(layers, 1, inputs)
     for share, block in zip(shares, _blocks(outputs, len(shares)), strict=True):
-        delta_BOI = first_BOI if share is shares[0] else problem.read(share.expert, dtype)
+        if share is shares[0]:
+            delta_BOI = first_BOI
+        else:
+            delta_BOI = problem.read(share.expert, dtype)
         total_BOI.add_(delta_BOI)
         mu_B1I = centre_(delta_BOI)  # Eq. 5
         scaled_BOI = rows_BNI[:, block].copy_(delta_BOI).mul_(one_each(_roots(share), delta_BOI))

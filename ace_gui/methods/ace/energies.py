@@ -100,7 +100,10 @@ def _to_processor(
     """Figures (T × B × 2) and inner products (B × T × T), copied to the processor at once."""
     figures_TB2 = torch.stack(list(figures))
     count, layers, _ = figures_TB2.shape
-    inner_BTT = inner_products(probed) if probed else figures_TB2.new_zeros(layers, 0, 0)
+    if probed:
+        inner_BTT = inner_products(probed)
+    else:
+        inner_BTT = figures_TB2.new_zeros(layers, 0, 0)
     copied = torch.cat([figures_TB2.flatten(), inner_BTT.flatten()]).cpu()
     size = figures_TB2.numel()
     return copied[:size].view(count, layers, 2), copied[size:].view(inner_BTT.shape)

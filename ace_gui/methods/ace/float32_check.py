@@ -71,7 +71,10 @@ def promising(
     layers within the probes.
     """
     experts = [share.expert for share in problem.shares]
-    factor = REFINED if problem.with_residual else 1.0
+    if problem.with_residual:
+        factor = REFINED
+    else:
+        factor = 1.0
     layers = []
     for b, (figures, index) in enumerate(zip(group, indices, strict=True)):
         weights_T = probes.inner_BTT.new_tensor([share.weights[b] for share in problem.shares])

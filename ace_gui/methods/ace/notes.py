@@ -68,11 +68,9 @@ def diagnostics(
 
 def precision(precision_of_layer: Precision, tolerance: Tolerance) -> str:
     """A sentence on the number format in which a layer was computed, and why."""
-    return (
-        tolerance.describe(precision_of_layer.error / (precision_of_layer.size or 1.0))
-        if precision_of_layer.error
-        else IN_FLOAT64
-    )
+    if precision_of_layer.error:
+        return tolerance.describe(precision_of_layer.error / (precision_of_layer.size or 1.0))
+    return IN_FLOAT64
 
 
 def left_out(heterogeneity: Heterogeneity) -> list[str]:

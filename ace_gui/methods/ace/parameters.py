@@ -114,7 +114,9 @@ class AceParameters:
 
 def needs(parameters: AceParameters) -> Need | None:
     """The measured variant needs the experts' inputs."""
-    return Need.INPUTS if parameters.variant == MEASURED else None
+    if parameters.variant == MEASURED:
+        return Need.INPUTS
+    return None
 
 
 def family_defaults(config: Mapping[str, object]) -> Mapping[str, tuple[ParameterValue, str]]:

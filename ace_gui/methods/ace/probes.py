@@ -77,7 +77,10 @@ def probe(delta_BOI: Tensor, probes_PI: Tensor | None) -> tuple[Tensor, ProbedEx
     layers, outputs, _ = delta_BOI.shape
     shift_B1I = delta_BOI[:, :1].sum(dim=1, keepdim=True, dtype=torch.float64)
     mean_B1I = torch.zeros_like(shift_B1I)
-    probes_BPI = mean_B1I[:, :0] if probes_PI is None else probes_PI.expand(layers, -1, -1)
+    if probes_PI is None:
+        probes_BPI = mean_B1I[:, :0]
+    else:
+        probes_BPI = probes_PI.expand(layers, -1, -1)
     squared_BPI = torch.zeros_like(probes_BPI, memory_format=torch.contiguous_format)
     square_B = mean_B1I.new_zeros(layers)
     once = []

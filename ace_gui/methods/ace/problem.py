@@ -140,7 +140,9 @@ class Terms:
         """The terms of only these layers, without the inverse's size."""
 
         def chosen(matrices_BOI: Tensor | None) -> Tensor | None:
-            return None if matrices_BOI is None else some(matrices_BOI, indices)
+            if matrices_BOI is None:
+                return None
+            return some(matrices_BOI, indices)
 
         return Terms(
             preliminary_BOI=some(self.preliminary_BOI, indices),

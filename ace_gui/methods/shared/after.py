@@ -70,11 +70,17 @@ def limited(
     traces = _traces(merged, deltas, weights)
     before = merged.diagnostics
     if len(traces) < 2 or not any(traces):
-        note = FREE if len(traces) < 2 else FLAT
+        if len(traces) < 2:
+            note = FREE
+        else:
+            note = FLAT
         return replace(merged, diagnostics=replace(before, notes=(*before.notes, note)))
     largest = largest_change(traces, math.sqrt(energy(base_OI)), delta)
     factor = cap_(merged.delta, largest, math.sqrt(energy(merged.delta)))
-    notes = before.notes if factor == 1 else (*before.notes, _sentence(factor))
+    if factor == 1:
+        notes = before.notes
+    else:
+        notes = (*before.notes, _sentence(factor))
     diagnostics = replace(before, cap_factor=factor * (before.cap_factor or 1.0), notes=notes)
     return replace(merged, diagnostics=diagnostics)
 
@@ -102,7 +108,9 @@ def changed_after(
         merged = _reshaped(merged, base_OI, rank, spectrum, tolerance)
     if scale != 1:
         merged.delta.mul_(scale)
-    return merged if cap is None else limited(merged, deltas, weights, base_OI, cap)
+    if cap is None:
+        return merged
+    return limited(merged, deltas, weights, base_OI, cap)
 
 
 def _reshaped(
@@ -132,7 +140,9 @@ def _rooted(delta_OI: Tensor, noise: float, tolerance: Tolerance) -> RootSpectru
     if delta_OI.dtype != torch.float32 or not worth_trying(norm, tolerance.rounding, shape, limit):
         return None
     rooted = root_spectrum(delta_OI, noise_floor(noise, shape))
-    return rooted if rooted.error <= limit else None
+    if rooted.error <= limit:
+        return rooted
+    return None
 
 
 def _sentence(factor: float) -> str:

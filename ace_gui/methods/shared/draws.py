@@ -49,9 +49,10 @@ def uniform(random_key: RandomKey, t: int, like: Tensor) -> Tensor:
         bits = generator.random_raw((len(chunk) + 1) // 2).view(np.uint32)[: len(chunk)]
         np.multiply(bits >> 8, STEP, out=chunk, casting="same_kind")
     numbers = torch.from_numpy(drawn[before:])
-    ordered = (
-        numbers.reshape(like.shape[::-1]).T if random_key.turned else numbers.reshape(like.shape)
-    )
+    if random_key.turned:
+        ordered = numbers.reshape(like.shape[::-1]).T
+    else:
+        ordered = numbers.reshape(like.shape)
     return ordered.to(like.device)
 
 

@@ -88,7 +88,10 @@ class Election:
                     scaled.mul_(weight)
                 total.add_(scaled)
                 magnitudes.add_(scaled.abs_())
-                counts = (abs(weight), weight) if self._signed_weights else (weight, abs(weight))
+                if self._signed_weights:
+                    counts = (abs(weight), weight)
+                else:
+                    counts = (weight, abs(weight))
                 signed.add_(signs, alpha=counts[0])
                 everyone.add_(signs.abs_(), alpha=counts[1])
 
@@ -111,7 +114,10 @@ class Election:
         computed in the same way.
         """
         for total, magnitudes, signed, everyone in self._parts:
-            leaning = total if positive_wins else total - torch.finfo(total.dtype).tiny
+            if positive_wins:
+                leaning = total
+            else:
+                leaning = total - torch.finfo(total.dtype).tiny
             values = magnitudes.copysign_(leaning).add_(total).mul_(0.5)
             if combine != "sum":
                 side = torch.ones_like(signed).copysign_(leaning.to(signed.dtype))

@@ -132,7 +132,9 @@ def kind_of(modules: Modules[Parameters]) -> ModuleKind:
     """How a model uses these modules."""
     if isinstance(modules, Corrections):
         return ModuleKind.SURGERY
-    return modules.kind if isinstance(modules, Differences) else ModuleKind.TASK
+    if isinstance(modules, Differences):
+        return modules.kind
+    return ModuleKind.TASK
 
 
 def needs_base(modules: Modules[Parameters]) -> bool:

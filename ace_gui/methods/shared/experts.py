@@ -319,13 +319,17 @@ class Experts:
         delta = self.raw(t)
         require_matrix(delta.shape, t)
         matrix = delta.to(dtype, copy=True)
-        return matrix if self.weights[t] == 1 else matrix.mul_(self.weights[t])
+        if self.weights[t] == 1:
+            return matrix
+        return matrix.mul_(self.weights[t])
 
     def seen(self, t: int) -> Tensor:
         """The matrix w_t ΔW_t, read-only: as it was passed if w_t is 1, else in float64."""
         delta = self.raw(t)
         require_matrix(delta.shape, t)
-        return delta if self.weights[t] == 1 else delta.to(torch.float64) * self.weights[t]
+        if self.weights[t] == 1:
+            return delta
+        return delta.to(torch.float64) * self.weights[t]
 
     def census(self) -> Census:
         """Which experts changed the tensor. Reads every expert once."""

@@ -43,7 +43,10 @@ def inner_products(vectors: Sequence[Tensor]) -> Tensor:
         following = [vectors[index].reshape(-1) for index in range(1, count)]
         return _products([first, *following])
     for row in range(count):
-        row_vector = first if row == 0 else vectors[row].reshape(-1)
+        if row == 0:
+            row_vector = first
+        else:
+            row_vector = vectors[row].reshape(-1)
         products[row, row] = _products([row_vector])[0, 0]
         for column in range(row + 1, count):
             product = _products([row_vector, vectors[column].reshape(-1)])[0, 1]
@@ -90,7 +93,10 @@ def inner_product_survey(
             sums = [*(row[:-1] for row in sums), [*of_base, sums[0][-1]]]
         return findings_of(torch.tensor(sums, dtype=torch.float64))
 
-    width = experts + 2 if with_base else experts
+    if with_base:
+        width = experts + 2
+    else:
+        width = experts
     return SumSurvey(experts, width, figures, findings, with_base=with_base)
 
 
@@ -119,7 +125,9 @@ def energies_survey(context: SurveyContext) -> SumSurvey:
 def combined(experts: Experts, findings: Findings, base: Tensor | None = None) -> Tensor:
     """Σ c_t ΔW_t in float64, with the coefficients found, plus the base with its own."""
     total = experts.combination(findings[COEFFICIENT], range(len(experts)))
-    return total if base is None else total.add_(base, alpha=findings[OF_BASE][0])
+    if base is None:
+        return total
+    return total.add_(base, alpha=findings[OF_BASE][0])
 
 
 def parts_memory(*, entries: float) -> WorkingMemory:
@@ -127,7 +135,10 @@ def parts_memory(*, entries: float) -> WorkingMemory:
 
     def numbers(shape: tuple[int, ...], experts: int) -> float:
         count = math.prod(shape)
-        at_once = experts + 1 if count <= STACKED else 2
+        if count <= STACKED:
+            at_once = experts + 1
+        else:
+            at_once = 2
         surveying = at_once * (0.5 * count + min(count, BLOCK))
         return max(entries * count, surveying)
 

@@ -84,10 +84,15 @@ def change(
     total: Tensor | None = None
     for t, scale in enumerate(scales(weights, gates)):
         part = learning.part(t, factors(t), gates)
-        total = part * scale if total is None else total.add_(part, alpha=scale)
+        if total is None:
+            total = part * scale
+        else:
+            total = total.add_(part, alpha=scale)
     if total is None:
         return torch.zeros(())
-    return total.mul_(gates["mask"]) if "mask" in gates else total
+    if "mask" in gates:
+        return total.mul_(gates["mask"])
+    return total
 
 
 def scales(weights: Sequence[float], gates: Values) -> list[float]:
@@ -134,8 +139,14 @@ def _terms(
 ) -> Iterator[tuple[Tensor, Tensor | None]]:
     """The outputs to differentiate, each with its gradient: none or ∂L/∂m."""
     mask = gates.get("mask")
-    masked = gradient if mask is None else gradient * mask.detach()
-    total = None if mask is None else torch.zeros_like(gradient)
+    if mask is None:
+        masked = gradient
+    else:
+        masked = gradient * mask.detach()
+    if mask is None:
+        total = None
+    else:
+        total = torch.zeros_like(gradient)
     has_others = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
     size = max(1, TOGETHER // max(1, gradient.numel()))
     for first in range(0, len(weights), size):

@@ -86,4 +86,6 @@ def covariance(measured: Measured, t: int) -> Tensor:
     mean_I = measured.centres[t].to(torch.float64)
     covariance_II.addr_(mean_I, mean_I, alpha=-1)
     trace = float(covariance_II.diagonal().sum())
-    return covariance_II.div_(trace) if trace > 0 else covariance_II.zero_()
+    if trace > 0:
+        return covariance_II.div_(trace)
+    return covariance_II.zero_()

@@ -29,9 +29,10 @@ VANISHING: Final = 1e-7
 
 def rescale_parameter(default: str = NONE) -> Any:
     """The parameter ``rescale``; "by chance" is only for methods that drop at random."""
-    chances = (
-        "by chance: divides each by its probability of being kept. " if default != NONE else ""
-    )
+    if default != NONE:
+        chances = "by chance: divides each by its probability of being kept. "
+    else:
+        chances = ""
     return parameter(
         default,
         label="Rescaling",
@@ -63,7 +64,9 @@ class Sparse:
     def vector(self, delta: Tensor, t: int, context: SurveyContext) -> Tensor:
         """τ̂_t: the kept entries, rescaled by norm if the ratios are known."""
         survivors = self.survivors_of(delta, t, context)
-        return survivors * context.findings[RATIO][t] if RATIO in context.findings else survivors
+        if RATIO in context.findings:
+            return survivors * context.findings[RATIO][t]
+        return survivors
 
     def vectors(
         self, experts: Experts, parameters: Any, context: Context
@@ -114,7 +117,9 @@ class SumParameters:
 def divisor(weights: Weights, normalize: bool) -> float:
     """The divisor of a sum: the sum of the weights, or 1 if that is 0 or ``normalize`` is off."""
     total = sum(weights)
-    return total if normalize and abs(total) >= 1e-8 else 1.0
+    if normalize and abs(total) >= 1e-8:
+        return total
+    return 1.0
 
 
 def merged_by_sum(

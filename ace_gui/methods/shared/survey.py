@@ -109,7 +109,9 @@ class SurveyContext:
     def at(self, start: int) -> SurveyContext:
         """The same for a part that begins at this element of the flattened tensor."""
         key = self.random_key
-        return self if key is None else replace(self, random_key=replace(key, start=start))
+        if key is None:
+            return self
+        return replace(self, random_key=replace(key, start=start))
 
 
 class Range(StrEnum):
@@ -333,7 +335,10 @@ class RankSurvey:
     def finish_pass(self) -> bool:
         """First pass: choose the bins. Second pass: choose the numbers, and end the stage."""
         stage = self._stages[self._stage]
-        counted = self._zeros() if self._counts is None else self._counts
+        if self._counts is None:
+            counted = self._zeros()
+        else:
+            counted = self._counts
         if self._bins is None:
             pairs = zip(counted, self._ranks(stage), strict=True)
             self._bins = [_bins(counts[0], ranks) for counts, ranks in pairs]
@@ -367,10 +372,15 @@ class RankSurvey:
 
     def _ranks(self, stage: Stage) -> tuple[Ranks, ...]:
         ranks = stage.ranks
-        return ranks if isinstance(ranks, tuple) else (ranks,) * self._experts
+        if isinstance(ranks, tuple):
+            return ranks
+        return (ranks,) * self._experts
 
     def _zeros(self) -> Tensor:
-        ranks = 1 if self._bins is None else len(self._stages[self._stage].names)
+        if self._bins is None:
+            ranks = 1
+        else:
+            ranks = len(self._stages[self._stage].names)
         return torch.zeros(self._experts, ranks, BINS, dtype=torch.int64)
 
 
@@ -386,7 +396,10 @@ def _bins(counts: Tensor, ranks: Ranks) -> list[tuple[int, int]]:
 
 def _number(counts: Tensor, upper: int, rank: int) -> float:
     """The number of this rank in an upper bin; its smallest number if the bin is empty."""
-    lower = bin_of_rank(counts, rank)[0] if counts.numpy().any() else 0
+    if counts.numpy().any():
+        lower = bin_of_rank(counts, rank)[0]
+    else:
+        lower = 0
     return number_of(upper, lower)
 
 
@@ -394,7 +407,9 @@ def _chosen(values: Tensor, rank: int) -> float:
     """The number of this rank among all values."""
     if not values.numel():
         return 0.0
-    return float(smallest(values.to(torch.float32), rank)) if rank <= values.numel() else math.inf
+    if rank <= values.numel():
+        return float(smallest(values.to(torch.float32), rank))
+    return math.inf
 
 
 def magnitudes(deltas: Sequence[Tensor], _findings: Findings, _start: int) -> Iterator[Tensor]:

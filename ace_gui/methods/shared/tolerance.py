@@ -66,7 +66,9 @@ def unit(dtype: torch.dtype) -> float:
     than that for any spread of mantissas.
     """
     eps = torch.finfo(dtype).eps
-    return eps / 6 if eps > torch.finfo(torch.float32).eps else 0.0
+    if eps > torch.finfo(torch.float32).eps:
+        return eps / 6
+    return 0.0
 
 
 def of_experts(dtypes: Sequence[torch.dtype], weights: Sequence[float], norm: float) -> Tolerance:

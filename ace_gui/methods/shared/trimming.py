@@ -73,7 +73,9 @@ def at_least(delta: Tensor, threshold: float) -> Tensor:
 
 def trimmed_entries(delta: Tensor, t: int, findings: Findings) -> Tensor:
     """The entries of expert t that reach its threshold, or all without a threshold."""
-    return above(delta, findings[THRESHOLD][t]) if THRESHOLD in findings else delta
+    if THRESHOLD in findings:
+        return above(delta, findings[THRESHOLD][t])
+    return delta
 
 
 def above(delta: Tensor, threshold: float) -> Tensor:

@@ -182,7 +182,10 @@ def translated(settings: Settings) -> Translation:
             key="merge_method",
         )
     settings.used.add("int8_mask")  # saves memory, changes nothing
-    translation = method.reads(settings) if method.reads else _read(method, settings)
+    if method.reads:
+        translation = method.reads(settings)
+    else:
+        translation = _read(method, settings)
     everything = [*settings.shared, *(model.parameters for model in settings.experts)]
     for name in dict.fromkeys(name for scope in everything for name in scope):
         if name not in settings.used:
@@ -279,7 +282,10 @@ def _summing(settings: Settings, method: Counterpart) -> dict[str, Chain | Scala
     if method.sums == "all":
         return {**parameters, "normalize": normalised}
     negative = any(float(c.value) < 0 for chain in settings.weights() for c in chain)
-    mean = "signed mean" if negative else "mean"
+    if negative:
+        mean = "signed mean"
+    else:
+        mean = "mean"
     return {**parameters, "combine": mean if normalised else "sum", "balanced": "positive"}
 
 
@@ -345,7 +351,10 @@ def _between_whole_weights(settings: Settings, *, flatten: bool) -> Translation:
     if any(value is None for value in pair):
         raise settings.refusal("weights that change along the model need a base_model", WEIGHT)
     first, second = (float(value or 0.0) for value in pair)
-    t = 0.5 if abs(first + second) < 1e-6 else second / (first + second)
+    if abs(first + second) < 1e-6:
+        t = 0.5
+    else:
+        t = second / (first + second)
     return Translation(method="base_slerp", parameters={"t": t, "parallel": 1.0})
 
 

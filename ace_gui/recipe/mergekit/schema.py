@@ -53,7 +53,9 @@ def _path_of(value: object) -> object:
     if not isinstance(value, str):
         return value
     path, at, revision = value.rpartition("@")
-    return {"path": path, "revision": revision} if at else {"path": value}
+    if at:
+        return {"path": path, "revision": revision}
+    return {"path": value}
 
 
 def _reference_of(value: object) -> object:
@@ -74,7 +76,9 @@ class ModelPath(_Part):
     revision: Text | None = None
 
     def __str__(self) -> str:
-        return self.path if self.revision is None else f"{self.path}@{self.revision}"
+        if self.revision is None:
+            return self.path
+        return f"{self.path}@{self.revision}"
 
 
 _ModelPath = Annotated[ModelPath, BeforeValidator(_path_of)]
@@ -88,7 +92,9 @@ class Reference(_Part):
     override_architecture: str | None = None
 
     def __str__(self) -> str:
-        return str(self.model) if self.lora is None else f"{self.model}+{self.lora}"
+        if self.lora is None:
+            return str(self.model)
+        return f"{self.model}+{self.lora}"
 
 
 ModelName = Annotated[Reference, BeforeValidator(_reference_of)]
@@ -222,7 +228,10 @@ def chain_of(
         escaped = (
             f"[{letter}]" if letter in "*?[" else letter for letter in condition.filter or ""
         )
-        pattern = None if everywhere else f"*{''.join(escaped)}*"
+        if everywhere:
+            pattern = None
+        else:
+            pattern = f"*{''.join(escaped)}*"
         nearest_first.append(_along(name, condition.value, pattern, blocks))
         if everywhere:
             break
@@ -240,18 +249,26 @@ def numbers(chain: Chain, name: str) -> Chain:
 
 def _number(value: Scalar, name: str) -> float:
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        if isinstance(value, bool):
+            number = math.nan
+        else:
+            number = float(value)
     except (ValueError, OverflowError):
         number = math.nan
     if math.isfinite(number):
         return number
-    text = str(value) if isinstance(value, str | float | bool) else "a huge number"
+    if isinstance(value, str | float | bool):
+        text = str(value)
+    else:
+        text = "a huge number"
     raise RecipeError(f"{name!r} must be a finite number, not {text[:60]}.", key=name)
 
 
 def constant(chain: Chain) -> Scalar | None:
     """The value, if it is the same for all tensors."""
-    return chain[0].value if len(chain) == 1 else None
+    if len(chain) == 1:
+        return chain[0].value
+    return None
 
 
 def rules_of(

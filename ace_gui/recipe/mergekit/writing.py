@@ -90,7 +90,10 @@ def dump_mergekit(
     if recipe.stages and values_of is None:
         raise RecipeError("Only `ace-gui mergekit` can write a recipe of several stages.")
     for path, stage in (*recipe.stages.items(), (None, recipe)):
-        stage_values = values if path is None or values_of is None else values_of(stage)
+        if path is None or values_of is None:
+            stage_values = values
+        else:
+            stage_values = values_of(stage)
         document = _Document(stage, stage_values, index)
         documents.append(({} if path is None else {"name": names[path]}) | document.content())
         notes += document.notes
@@ -112,7 +115,10 @@ class _Document:
         _refuse_others(recipe)
         self.notes = list(self.foreign.notes) + [_HEADS] * _may_keep_heads(recipe)
         copied = bool(recipe.slices) and all(len(part.sources) == 1 for part in recipe.slices)
-        self.method = "passthrough" if recipe.merge_method == "linear" and copied else ""
+        if recipe.merge_method == "linear" and copied:
+            self.method = "passthrough"
+        else:
+            self.method = ""
         self.method = self.method or self.foreign.method
         self.shared: dict[str, Any] = {} if self._copies else dict(self.foreign.parameters)
         references = [self._reference(entry) for entry in recipe.models]
@@ -130,8 +136,14 @@ class _Document:
         document: dict[str, Any] = {"merge_method": self.method}
         if self.foreign.with_base:
             document["base_model"] = base
-        count = None if recipe.slices else block_count(recipe.base_model)
-        blocks = None if count is None else range(count)
+        if recipe.slices:
+            count = None
+        else:
+            count = block_count(recipe.base_model)
+        if count is None:
+            blocks = None
+        else:
+            blocks = range(count)
         rules = {f"overrides[{n}]": rule for n, rule in enumerate(recipe.overrides)}
         checked = {key: self._changes(rule, key, blocks) for key, rule in rules.items()}
         if recipe.slices:
@@ -166,11 +178,19 @@ class _Document:
         """The key of the file for the tokenizer."""
         recipe = self.recipe
         models = {**self.models, "base": base}
-        source = models[recipe.tokenizer] if recipe.tokenizer else None
+        if recipe.tokenizer:
+            source = models[recipe.tokenizer]
+        else:
+            source = None
         if source is None and recipe.vocabulary is not Vocabulary.POSITION:
-            source = "union" if recipe.vocabulary is Vocabulary.UNION else "base"
+            if recipe.vocabulary is Vocabulary.UNION:
+                source = "union"
+            else:
+                source = "base"
         if not recipe.tokens and recipe.pad_to_multiple_of is None:
-            return {} if source is None else {"tokenizer_source": source}
+            if source is None:
+                return {}
+            return {"tokenizer_source": source}
         choice: dict[str, Any] = {} if source is None else {"source": source}
         if recipe.tokens:
             choice["tokens"] = {t: _row(t, row, models) for t, row in recipe.tokens.items()}
@@ -189,11 +209,9 @@ class _Document:
                     key="adapter",
                 )
             on = self.recipe.base_model
-        return (
-            _pair(entry.model, None, self.index)
-            if on is None
-            else _pair(on, entry.model, self.index)
-        )
+        if on is None:
+            return _pair(entry.model, None, self.index)
+        return _pair(on, entry.model, self.index)
 
     def _slices(self, base: str, entries: Entries) -> list[dict[str, Any]]:
         """Every slice, with its own settings. Adds the entries of its models to ``entries``."""
@@ -213,9 +231,15 @@ class _Document:
         names = {model: name for name, model in self.models.items()}
         of_slice: Entries = {}
         for position, source in enumerate(part.sources):
-            on = source.model if source.adapter else None
+            if source.adapter:
+                on = source.model
+            else:
+                on = None
             model = self._reference(ModelEntry(model=source.adapter or source.model, on=on))
-            name = _BASE if position == 0 else names[model]
+            if position == 0:
+                name = _BASE
+            else:
+                name = names[model]
             weight = self.weights.get(name)
             if name == _BASE and self.foreign.weights is not None and not self.foreign.with_base:
                 weight = None if self._copies else self.foreign.base_weight or 0.0
@@ -233,12 +257,17 @@ class _Document:
         if scaled and self.values["base_weight"] != 1:
             parameters = sources[0].setdefault("parameters", {})
             parameters.setdefault("scale", self.values["base_weight"])
-        return {**slice_, "parameters": shared} if shared else slice_
+        if shared:
+            return {**slice_, "parameters": shared}
+        return slice_
 
     def _changes(self, rule: Override, key: str, blocks: range | None) -> _Changes:
         """A rule in mergekit's terms; ``blocks``: the models' block numbers. Raises RecipeError."""
         every = rule.pattern in (None, "*")
-        named = None if every else _CONTAINS.fullmatch(rule.pattern or "")
+        if every:
+            named = None
+        else:
+            named = _CONTAINS.fullmatch(rule.pattern or "")
         unknown = rule.role or rule.tensors or (rule.blocks and blocks is None)
         if unknown or (named is None and not every):
             raise RecipeError(
@@ -265,7 +294,10 @@ class _Document:
             by_model[_BASE] = {"scale" if self._copies else "weight": changed.base_weight or 0.0}
         for name, parameters in rule.experts.items():
             by_model[name] = {**by_model.get(name, {}), **parameters}
-        within = tuple(in_blocks(n, rule.blocks) for n in blocks or ()) if rule.blocks else None
+        if rule.blocks:
+            within = tuple(in_blocks(n, rule.blocks) for n in blocks or ())
+        else:
+            within = None
         return _Changes(
             key=key,
             text=named[1] if named else "*",
@@ -311,9 +343,12 @@ class _Changes:
     def put(self, settings: dict[str, Any], name: str, value: ParameterValue, default: Any) -> None:
         """Set a value among the ``settings``. ``default``: the value if they have none."""
         before = settings.get(name)
-        conditions = (
-            before if isinstance(before, list) else [] if before is None else [{"value": before}]
-        )
+        if isinstance(before, list):
+            conditions = before
+        elif before is None:
+            conditions = []
+        else:
+            conditions = [{"value": before}]
         every = self.text == "*"
         if self.within is None:
             settings[name] = (
@@ -338,7 +373,10 @@ class _Changes:
 
     def _along(self, before: Any, value: ParameterValue) -> _Gradient:
         within = self.within or ()
-        values = before.values if isinstance(before, _Gradient) else (before,) * (1 + len(within))
+        if isinstance(before, _Gradient):
+            values = before.values
+        else:
+            values = (before,) * (1 + len(within))
         inside = [value if here else old for here, old in zip(within, values[1:], strict=True)]
         return _Gradient((values[0], *inside), self.key)
 
@@ -386,7 +424,9 @@ def _finished(value: Any) -> Any:
         return {key: _finished(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_finished(item) for item in value]
-    return value.written() if isinstance(value, _Gradient) else value
+    if isinstance(value, _Gradient):
+        return value.written()
+    return value
 
 
 def _entry(model: str, weight: float | None, layers: Sequence[int] = ()) -> dict[str, Any]:
@@ -399,7 +439,9 @@ def _entry(model: str, weight: float | None, layers: Sequence[int] = ()) -> dict
 
 
 def _pair(model: Path, adapter: Path | None, index: Index) -> str:
-    return index(model) if adapter is None else f"{index(model)}+{index(adapter)}"
+    if adapter is None:
+        return index(model)
+    return f"{index(model)}+{index(adapter)}"
 
 
 def _row(token: str, row: TokenSource, models: Mapping[str, str]) -> dict[str, Any]:
@@ -438,7 +480,10 @@ def _may_keep_heads(recipe: Recipe) -> bool:
     for entry in recipe.models:
         config = base_config(entry.model) or base_config(entry.on or recipe.base_model)
         labels = config.get("id2label")
-        names = tuple(map(str, labels.values())) if isinstance(labels, dict) else ()
+        if isinstance(labels, dict):
+            names = tuple(map(str, labels.values()))
+        else:
+            names = ()
         if not _LABELLED.search(str(config.get("architectures"))):
             tasks.add(("no head",))
         elif config.get("problem_type") != "regression":

@@ -139,7 +139,10 @@ class BarsPlot(SpecPlot):
             box = QRectF(corner, size)
             if not any(map(box.intersects, taken)):
                 taken.append(box)
-                ink = self.theme.text if bar.strong else self.theme.text2
+                if bar.strong:
+                    ink = self.theme.text
+                else:
+                    ink = self.theme.text2
                 self._write(bar.text, at, ink, font, anchor=(0.5, 1))
 
     def _add(self, item: pg.GraphicsObject) -> None:
@@ -150,7 +153,9 @@ class BarsPlot(SpecPlot):
         """The position of a value; NaN if it is not on the axis."""
         if self.spec is None or not self.spec.x.logarithmic:
             return value
-        return math.log10(value) if value > 0 else math.nan
+        if value > 0:
+            return math.log10(value)
+        return math.nan
 
     def _end(self, spec: PlotSpec, bar: Bar) -> QPointF:
         """The end of a bar with its error."""
@@ -176,12 +181,19 @@ class BarsPlot(SpecPlot):
         index = round(at.x() if self.upright else at.y())
         if self.spec is None or self.message() is not None:
             return None
-        names = self.spec.x.names if self.upright else self.spec.y.names
-        return index if 0 <= index < len(names) else None
+        if self.upright:
+            names = self.spec.x.names
+        else:
+            names = self.spec.y.names
+        if 0 <= index < len(names):
+            return index
+        return None
 
     def text_at(self, scene_position: QPointF) -> str:
         group = self._group(scene_position)
-        return "" if group is None or self.spec is None else self.spec.words(group)
+        if group is None or self.spec is None:
+            return ""
+        return self.spec.words(group)
 
     def choose_at(self, scene_position: QPointF) -> None:
         group = self._group(scene_position)
@@ -248,7 +260,9 @@ class CellsPlot(SpecPlot):
 
     @property
     def cells(self) -> Cells | None:
-        return None if self.spec is None else self.spec.cells
+        if self.spec is None:
+            return None
+        return self.spec.cells
 
     def fit(self) -> None:
         if self.cells is not None:
@@ -267,7 +281,9 @@ class CellsPlot(SpecPlot):
         row = round(at.y())
         column = round(at.x())
         inside = 0 <= row < len(cells.colours) and 0 <= column < cells.colours.shape[1]
-        return (row, column) if inside else None
+        if inside:
+            return (row, column)
+        return None
 
     def _draw_curves(self, spec: PlotSpec) -> None:
         super()._draw_curves(spec)
@@ -292,13 +308,18 @@ class CellsPlot(SpecPlot):
         for row, texts in enumerate(cells.texts):
             for column, text in enumerate(texts):
                 colour = QColor(*map(int, cells.colours[row, column])).name()
-                ink = self.theme.text2 if colour == self.theme.grid else ink_on(colour)
+                if colour == self.theme.grid:
+                    ink = self.theme.text2
+                else:
+                    ink = ink_on(colour)
                 self._write(text, QPointF(column, row), ink, font, anchor=(0.5, 0.5))
 
     def text_at(self, scene_position: QPointF) -> str:
         cell = self.cell_at(scene_position)
         cells = self.cells
-        return "" if cell is None or cells is None else cells.words(*cell)
+        if cell is None or cells is None:
+            return ""
+        return cells.words(*cell)
 
 
 def ink_on(colour: str) -> str:
@@ -307,4 +328,6 @@ def ink_on(colour: str) -> str:
     channels = np.array([parts.redF(), parts.greenF(), parts.blueF()])
     linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     luminance = linear @ (0.2126, 0.7152, 0.0722)  # WCAG 2.2
-    return "#000000" if luminance > _MIDDLE else "#ffffff"
+    if luminance > _MIDDLE:
+        return "#000000"
+    return "#ffffff"

@@ -130,7 +130,9 @@ class Plot(ThemedWidget):
     def message(self) -> str | None:
         """The message instead of the plot, or None."""
         is_message = self._stack.currentWidget() is self._message
-        return self._message.text() if is_message else None
+        if is_message:
+            return self._message.text()
+        return None
 
     def expect(self) -> None:
         """Replace an earlier message by “not computed yet”; a plot stays until the next one."""
@@ -157,7 +159,10 @@ class Plot(ThemedWidget):
             self._write_message()
 
     def _write_message(self) -> None:
-        text = BUSY if self._is_busy else self._text
+        if self._is_busy:
+            text = BUSY
+        else:
+            text = self._text
         self._message.setText(text)
         self._message.setAccessibleName(text)
         self.setAccessibleDescription(text)
@@ -203,7 +208,10 @@ class Plot(ThemedWidget):
 
     def add_control(self, control: QWidget, *, first: bool = False) -> None:
         """Add a control after the title, or ``first``, visible together with the plot."""
-        index = 0 if first else self._head.indexOf(self.picture_button)
+        if first:
+            index = 0
+        else:
+            index = self._head.indexOf(self.picture_button)
         self._head.insertWidget(index, control)
         self._controls.append(control)
         control.setVisible(self.message() is None)
@@ -450,7 +458,10 @@ class PlotWithTable(QStackedWidget):
             self._mark()
 
     def _mark(self) -> None:
-        position = -1 if self._selected is None else self.model.position(self._selected)
+        if self._selected is None:
+            position = -1
+        else:
+            position = self.model.position(self._selected)
         selection = self.table.selectionModel()
         selection.blockSignals(True)
         flags = QItemSelectionModel.SelectionFlag

@@ -132,7 +132,10 @@ class QuantityAxis(_PlainAxis):
 
     def boundingRect(self) -> QRectF:
         """Wide enough for a label at either end, with or without grid."""
-        across = self._overhang if self.orientation == "bottom" else 0
+        if self.orientation == "bottom":
+            across = self._overhang
+        else:
+            across = 0
         return super().boundingRect().adjusted(-across, 0, across, 0)
 
     def tickValues(self, low: float, high: float, size: float) -> _Ticks:
@@ -140,7 +143,10 @@ class QuantityAxis(_PlainAxis):
             return super().tickValues(low, high, size)
         low, high = sorted((low, high))
         decades = range(floor(low), ceil(high) + 1)
-        room = 44 if self.orientation == "bottom" else 20
+        if self.orientation == "bottom":
+            room = 44
+        else:
+            room = 20
         stride = max(1, ceil((high - low) * room / max(size, 1)))
         labelled = [float(d) for d in decades if d % stride == 0 and low <= d <= high]
         if stride > 1:
@@ -156,7 +162,10 @@ class QuantityAxis(_PlainAxis):
         if specs is None:
             return None
         line, ticks, texts = specs
-        at = QPointF.x if self.orientation == "bottom" else QPointF.y
+        if self.orientation == "bottom":
+            at = QPointF.x
+        else:
+            at = QPointF.y
         labelled = [at(rect.center()) for rect, *_ in texts]
         labelled_ticks = [t for t in ticks if any(abs(at(t[1]) - value) < 1 for value in labelled)]
         return line, labelled_ticks, texts
@@ -183,7 +192,9 @@ class QuantityAxis(_PlainAxis):
 def _within_decade(position: float) -> str:
     exponent = floor(position + 1e-9)
     digit = round(10 ** (position - exponent))
-    return number_text(digit * 10.0**exponent, 1) if digit in _LABELLED_WITHIN_DECADE else ""
+    if digit in _LABELLED_WITHIN_DECADE:
+        return number_text(digit * 10.0**exponent, 1)
+    return ""
 
 
 def _plain(value: float, spacing: float) -> str:
@@ -226,7 +237,10 @@ class NameAxis(_PlainAxis):
             longest = max(map(metrics.horizontalAdvance, self._names), default=0.0)
             needed = min(longest, metrics.horizontalAdvance("query…"))
         stride = next(s for s in _strides() if s * per_name >= needed)
-        room = _NAMES_SHARE * (view.width() + self.width()) if is_left else stride * per_name
+        if is_left:
+            room = _NAMES_SHARE * (view.width() + self.width())
+        else:
+            room = stride * per_name
         middle = Qt.TextElideMode.ElideMiddle
         drawn_names = list(enumerate(self._names))[::stride]
         texts = [(index, metrics.elidedText(name, middle, room)) for index, name in drawn_names]
@@ -264,7 +278,10 @@ class BlockAxis(QuantityAxis):
         scale: float,  # noqa: ARG002  (pyqtgraph's signature)
         spacing: float | None,  # noqa: ARG002
     ) -> list[str]:
-        prefix = "Block " if self._roomy else ""
+        if self._roomy:
+            prefix = "Block "
+        else:
+            prefix = ""
         return [prefix + self._middles[value] for value in values]
 
 

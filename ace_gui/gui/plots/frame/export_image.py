@@ -206,7 +206,8 @@ def grab_plot(plot_widget: ThemedWidget, path: Path, form: PictureFormat, suffix
     """
     kinds = {".png": _png, ".svg": _svg, ".pdf": _pdf}
     asked_path = path
-    path = path if path.suffix else path.with_suffix(suffix)
+    if not path.suffix:
+        path = path.with_suffix(suffix)
     draw = kinds.get(path.suffix.lower())
     if draw is None:
         raise OutputError(
@@ -215,7 +216,10 @@ def grab_plot(plot_widget: ThemedWidget, path: Path, form: PictureFormat, suffix
     form = legible(plot_widget, form)
     with in_format(plot_widget, form):
         save(path, draw(plot_widget, form), asked_path)
-    columns = plot_widget.columns() if form.with_data else ()
+    if form.with_data:
+        columns = plot_widget.columns()
+    else:
+        columns = ()
     if columns:
         write_csv(columns, path.with_suffix(".csv"))
 

@@ -41,7 +41,10 @@ class Points(pg.ScatterPlotItem):
         self.sigPlotChanged.emit(self)
 
     def updateSpots(self, dataSet: Any = None) -> None:
-        data = self.data if dataSet is None else dataSet
+        if dataSet is None:
+            data = self.data
+        else:
+            data = dataSet
         (index,) = self.fragmentAtlas[[tuple(self.opts[name] for name in _STYLE)]]
         data["sourceRect"] = index
         self._updateMaxSpotSizes(data=data)
@@ -278,7 +281,10 @@ class EndLabels(pg.AxisItem):
             self.clicked.emit(label.key)
 
     def hoverEvent(self, event: Any) -> None:
-        label = None if event.isExit() else self._at(event.pos())
+        if event.isExit():
+            label = None
+        else:
+            label = self._at(event.pos())
         self.setCursor(
             Qt.CursorShape.ArrowCursor if label is None else Qt.CursorShape.PointingHandCursor
         )

@@ -81,7 +81,10 @@ class Chip(QAbstractButton):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         on = self.isChecked() or not self.isCheckable()
         self._paint_swatch(painter, on)
-        ink = self.palette().text() if on else self.palette().placeholderText()
+        if on:
+            ink = self.palette().text()
+        else:
+            ink = self.palette().placeholderText()
         painter.setPen(QPen(ink.color()))
         font = painter.font()
         font.setStrikeOut(not on)
@@ -95,7 +98,9 @@ class Chip(QAbstractButton):
     def _shown_label(self) -> str:
         label = self.entry.label
         half = (_NAME_CHARACTERS - 1) // 2
-        return label if len(label) <= _NAME_CHARACTERS else f"{label[:half]}…{label[-half:]}"
+        if len(label) <= _NAME_CHARACTERS:
+            return label
+        return f"{label[:half]}…{label[-half:]}"
 
     def _paint_swatch(self, painter: QPainter, on: bool) -> None:
         entry = self.entry
@@ -111,7 +116,10 @@ class Chip(QAbstractButton):
             return
         painter.save()
         painter.translate(_SWATCH_WIDTH / 2, middle)
-        fill = QBrush(colour) if entry.filled else QBrush(Qt.BrushStyle.NoBrush)
+        if entry.filled:
+            fill = QBrush(colour)
+        else:
+            fill = QBrush(Qt.BrushStyle.NoBrush)
         pen = QPen(colour, 1.5)
         pen.setCosmetic(True)
         drawSymbol(painter, entry.symbol, 9, pen, fill)

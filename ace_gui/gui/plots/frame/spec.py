@@ -60,17 +60,26 @@ class Curve(LegendEntry):
     @property
     def positions(self) -> NDArray[np.float64]:
         """``x``, or 1, 2, 3, …"""
-        return np.arange(1.0, len(self.y) + 1) if self.x is None else self.x
+        if self.x is None:
+            return np.arange(1.0, len(self.y) + 1)
+        return self.x
 
     @property
     def step(self) -> float:
         x = self.positions
-        return float(np.ptp(x)) / (len(x) - 1) if len(x) > 1 else 1.0
+        if len(x) > 1:
+            return float(np.ptp(x)) / (len(x) - 1)
+        return 1.0
 
     def text(self, index: int) -> str:
         """The label and the value at an index."""
-        value = number_text(float(self.y[index]), 4) if self.words is None else self.words(index)
-        return f"{self.label}: {value}" if self.label else value
+        if self.words is None:
+            value = number_text(float(self.y[index]), 4)
+        else:
+            value = self.words(index)
+        if self.label:
+            return f"{self.label}: {value}"
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +102,14 @@ class Axis:
         """The two ends of the axis for these values; None if an end is not known."""
         numbers = np.concatenate([np.zeros(0), *values])
         numbers = numbers[np.isfinite(numbers)]
-        low = float(numbers.min(initial=np.inf)) if self.low is None else self.low
-        high = float(numbers.max(initial=-np.inf)) if self.high is None else self.high
+        if self.low is None:
+            low = float(numbers.min(initial=np.inf))
+        else:
+            low = self.low
+        if self.high is None:
+            high = float(numbers.max(initial=-np.inf))
+        else:
+            high = self.high
         if not (isfinite(low) and isfinite(high)):
             return None
         pad = self.padding * (high - low) or (0.0 if high > low else 0.05 * abs(high) or 0.5)

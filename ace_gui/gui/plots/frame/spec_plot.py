@@ -129,7 +129,9 @@ class SpecPlot(Plot):
         self.show_message(message or self.empty)
 
     def columns(self) -> Sequence[FigureColumn]:
-        return () if self.spec is None else self.spec.columns()
+        if self.spec is None:
+            return ()
+        return self.spec.columns()
 
     def rescale(self) -> None:
         self._draw()
@@ -153,7 +155,9 @@ class SpecPlot(Plot):
         spec = self.spec
         if spec is None:
             return False
-        return self.log_box.isChecked() if spec.logarithmic_choice else spec.y.logarithmic
+        if spec.logarithmic_choice:
+            return self.log_box.isChecked()
+        return spec.y.logarithmic
 
     def _draw(self) -> None:
         if self.make is None:
@@ -196,7 +200,10 @@ class SpecPlot(Plot):
             item.setDynamicRangeLimit(1e6 if curve.width else None)
             item.setZValue(len(spec.curves) - depth)
             pen = pg.mkPen(curve.colour, width=curve.width, style=curve.style)
-            fill = curve.colour if curve.filled else self.theme.card
+            if curve.filled:
+                fill = curve.colour
+            else:
+                fill = self.theme.card
             item.setData(
                 *self.drawn(curve),
                 pen=pen if curve.width else None,
@@ -227,14 +234,20 @@ class SpecPlot(Plot):
             self.canvas.addItem(mark)
 
     def _line_of(self, mark: Mark) -> pg.InfiniteLine:
-        anchor = [(-0.04, 0.5), (1.04, 0.5)] if mark.upright else [(0.5, 0.5)] * 2
+        if mark.upright:
+            anchor = [(-0.04, 0.5), (1.04, 0.5)]
+        else:
+            anchor = [(0.5, 0.5)] * 2
         options = {
             "position": mark.share,
             "anchors": anchor,
             "color": self.theme.text2,
             "fill": None if mark.upright else self.theme.card,
         }
-        style = Qt.PenStyle.DashLine if mark.upright else Qt.PenStyle.DotLine
+        if mark.upright:
+            style = Qt.PenStyle.DashLine
+        else:
+            style = Qt.PenStyle.DotLine
         pen = pg.mkPen(self.theme.text3, width=1, style=style)
         line = pg.InfiniteLine(
             mark.value,
@@ -341,10 +354,15 @@ class SpecPlot(Plot):
             if np.isnan(away).all():
                 continue
             index = int(np.nanargmin(np.abs(x - at.x()) if curve.width else away))
-            limit = _NEAR if curve.width else _NEAR_POINT
+            if curve.width:
+                limit = _NEAR
+            else:
+                limit = _NEAR_POINT
             if away[index] <= limit and (best is None or away[index] < best[0]):
                 best = float(away[index]), curve, index
-        return None if best is None else best[1:]
+        if best is None:
+            return None
+        return best[1:]
 
     def _hover(self, scene_position: QPointF) -> None:
         text = self.text_at(scene_position)
