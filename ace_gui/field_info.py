@@ -14,26 +14,34 @@ SWITCHES: Final[Mapping[str, bool]] = {"yes": True, "on": True, "no": False, "of
 
 @dataclass(frozen=True, kw_only=True)
 class FieldInfo:
-    """One parameter of a method. ``kind``: float, int, bool or str.
-
-    ``low_open`` excludes ``low`` itself. ``presets`` are named values to offer. ``applies_when``:
-    another parameter and the values for which this one has an effect. ``differs``: the end of the
-    help, about sources with another default.
-    """
+    """One parameter of a method."""
 
     name: str = ""
+    """In recipes."""
     kind: str = "float"
+    """"float", "int", "bool" or "str"."""
     default: ParameterValue
+    """Its value without a setting."""
     label: str
+    """Its name for people."""
     help: str
+    """What it does."""
     low: float | None = None
+    """Its least value; None: no limit."""
     high: float | None = None
+    """Its greatest value; None: no limit."""
     low_open: bool = False
+    """Whether ``low`` itself is excluded."""
     logarithmic: bool = False
+    """Whether values to try are spaced by factors."""
     choices: tuple[str, ...] = ()
+    """The possible texts; empty if any value of its kind may be chosen."""
     presets: tuple[tuple[str, float], ...] = ()
+    """Named values to offer."""
     applies_when: tuple[str, ...] | None = None
+    """Another parameter and the values for which this one has an effect; None: always."""
     differs: str = ""
+    """The end of the help, about sources with another default."""
 
     def applies(self, value_of: Callable[[str], ParameterValue | None]) -> bool:
         """Whether the parameter has an effect, given the values of the others."""
@@ -42,21 +50,24 @@ class FieldInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Option(FieldInfo):
-    """An attribute of a frozen dataclass, as a field of a form.
-
-    ``values``: the possible values by the texts to choose from. Without them the field is a number
-    or a line of text. The kind ``digits`` allows only digits; the kind ``text`` has several lines.
-    ``empty``: the meaning of an empty text, or of 0. ``read`` converts the typed text to a value,
-    or raises ValueError; ``write`` does the reverse.
-    """
+    """An attribute of a frozen dataclass, as a field of a form."""
 
     kind: str = "str"
+    """As in ``FieldInfo``; "digits" allows only digits, "text" has several lines."""
     default: ParameterValue = ""
+    """Shown if the attribute is None."""
     help: str = ""
+    """What it does."""
     values: Mapping[str, Any] = field(default_factory=dict)
+    """The possible values by the texts to choose from. Without them the field is a number or a line
+    of text.
+    """
     empty: str = ""
+    """The meaning of an empty text, or of 0."""
     read: Callable[[Any], Any] = lambda typed: typed or None
+    """Converts the typed text to a value, or raises ValueError."""
     write: Callable[[Any], ParameterValue] = lambda value: value
+    """Converts a value to the text."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "choices", tuple(self.values))

@@ -42,16 +42,20 @@ class Inspection:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeResult:
-    """``folder``: the output. ``seconds``: the time of merging. ``warnings``: about the merge as a
-    whole. ``notes``: about the workers of a cluster. ``distilled``: what aligning the merge with
-    its experts gave."""
+    """The result of ``merge``."""
 
     folder: Path
+    """The output."""
     seconds: float
+    """The time of merging."""
     warnings: tuple[str, ...]
+    """About the merge as a whole."""
     files: tuple[str, ...]
+    """The output's files, by their path in it."""
     notes: tuple[str, ...] = ()
+    """About the workers of a cluster."""
     distilled: Distilled | None = None
+    """What aligning the merge with its experts gave; None if it was not aligned."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -50,28 +50,32 @@ class Fusion:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorTraits:
-    """Traits of one tensor beyond its header.
-
-    ``matrix``: the weight of a Linear-like module, which maps inputs to outputs. ``transposed``: it
-    is stored inputs × outputs (GPT-2's Conv1D). ``stack``: several such matrices along the first
-    axis, one for each expert of a Mixture of Experts. ``fusion``: how a matrix splits into several,
-    if known. ``block``: index of its transformer block. ``tied_to``: name of the tensor whose
-    storage it shares in the model. ``before_head``: its module's output goes only to the model's
-    task heads (BERT's pooler). ``takes_lora``: it is the weight of a module of torch's or
-    transformers' own classes (linear, embedding, convolution), to which PEFT adds factors.
-    ``inputs_first``: the module of a stack says so (``is_transposed``), which PEFT goes by.
-    """
+    """Traits of one tensor beyond its header."""
 
     role: Role
+    """What the tensor does in the model."""
     matrix: bool
+    """Whether it is the weight of a Linear-like module, which maps inputs to outputs."""
     transposed: bool = False
+    """Whether it is stored inputs × outputs, as in GPT-2's Conv1D."""
     stack: bool = False
+    """Whether it holds several such matrices along the first axis, one for each expert of a Mixture
+    of Experts.
+    """
     fusion: Fusion | None = None
+    """How a matrix splits into several; None if it does not, or if that is not known."""
     block: int | None = None
+    """Index of its transformer block; None outside blocks."""
     tied_to: str | None = None
+    """Name of the tensor whose storage it shares in the model; None if it has its own."""
     before_head: bool = False
+    """Whether its module's output goes only to the model's task heads (BERT's pooler)."""
     takes_lora: bool = True
+    """Whether it is the weight of a module of torch's or transformers' own classes (linear,
+    embedding, convolution), to which PEFT adds factors.
+    """
     inputs_first: bool = False
+    """Whether the module of a stack says so (``is_transposed``), which PEFT goes by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,27 +92,30 @@ _WRITERS: Final = ("ForCausalLM", "LMHeadModel", "WithLMHead", "ForConditionalGe
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """The traits of every tensor of one checkpoint, by the name used in its files.
-
-    ``family``: the config's ``model_type`` ("gpt2", "roberta"), None without a config.
-    ``model_class``: the transformers class that gave the traits, None if only names did.
-    ``note``: one sentence if something had to be guessed, else empty. ``modules``: for a tensor
-    that the model has under another name, or in pieces, the rows of the model that make it up.
-    ``absent``: for a tensor of the model that is in no file, the stored tensor it is tied to.
-    ``stacked``: for a tensor in the files that is a matrix, or rows of one, in a stack of the
-    model: its rows there, if the rows of all matrices are counted through.
-    ``apart``: for a tensor in the files that differs from the one that the config ties it to, that
-    one; the two are not tied.
-    """
+    """The traits of every tensor of one checkpoint, by the name used in its files."""
 
     family: str | None
+    """The config's ``model_type`` ("gpt2", "roberta"); None without a config."""
     model_class: str | None
+    """The transformers class that gave the traits; None if only names did."""
     traits: Mapping[str, TensorTraits] = field(default_factory=dict)
+    """By the name in the files."""
     note: str = ""
+    """One sentence if something had to be guessed, else empty."""
     modules: Mapping[str, tuple[ModuleRows, ...]] = field(default_factory=dict)
+    """For a tensor that the model has under another name, or in pieces: the rows of the model that
+    make it up.
+    """
     absent: Mapping[str, str] = field(default_factory=dict)
+    """For a tensor of the model that is in no file: the stored tensor it is tied to."""
     stacked: Mapping[str, ModuleRows] = field(default_factory=dict)
+    """For a tensor in the files that is a matrix, or rows of one, in a stack of the model: its rows
+    there, if the rows of all matrices are counted through.
+    """
     apart: Mapping[str, str] = field(default_factory=dict)
+    """For a tensor in the files that differs from the one that the config ties it to: that one. The
+    two are not tied.
+    """
 
     @property
     def writes_text(self) -> bool:

@@ -40,17 +40,20 @@ _FIELDS: Final = frozenset({"dtype", "shape", "data_offsets"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TensorInfo:
-    """One tensor as its header describes it.
-
-    ``dtype`` is a safetensors tag; ``start`` counts bytes from the beginning of ``file``.
-    """
+    """One tensor as its header describes it."""
 
     name: str
+    """Its name in the file."""
     dtype: str
+    """A safetensors tag."""
     shape: tuple[int, ...]
+    """As stored."""
     file: Path
+    """The file that holds it."""
     start: int
+    """Bytes from the beginning of ``file``."""
     nbytes: int
+    """Its size in bytes."""
 
     @property
     def stored_bytes(self) -> int:

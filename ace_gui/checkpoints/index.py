@@ -67,28 +67,35 @@ class Checkpoint:
     """One model: its tensors in the order of its files, and its other files.
 
     A pipeline of several models has a part for each, by sub-folder, and their tensors are called
-    ``PART/TENSOR``. Any other model has one part, ``MAIN``. ``config`` is that of the main part.
-    ``path`` is what was opened. ``folder``: what libraries load the model from, None for a bare
-    file, which has neither config nor side files, and for GGUF. ``config``: config.json as plain
-    JSON, None without one. ``side_files`` by their path below the folder. ``warnings``: one
-    sentence each. ``metadata``: of a single file, without hashes. ``changes``: what differs in the
-    output's JSON files, by file and key. ``output_files``: the output's files other than weights,
-    by path; None: the side files. ``adapter``: the stored tensors of an adapter, if this is that
-    adapter on the recipe's base.
+    ``PART/TENSOR``. Any other model has one part, ``MAIN``.
     """
 
     path: Path
+    """What was opened."""
     folder: Path | None
+    """What libraries load the model from; None for a bare file, which has neither config nor side
+    files, and for GGUF.
+    """
     tensors: Mapping[str, TensorInfo]
+    """By name, in the order of the files."""
     files: tuple[FileStamp, ...]
+    """The files of weights, and those that they depend on."""
     config: Mapping[str, object] | None = None
+    """config.json of the main part as plain JSON; None without one."""
     parts: Mapping[str, ModelPart] = field(default_factory=lambda: {MAIN: ModelPart()})
+    """By sub-folder."""
     side_files: Mapping[str, Path] = field(default_factory=dict)
+    """By their path below the folder."""
     warnings: tuple[str, ...] = ()
+    """One sentence each."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    """That of a single file, without hashes."""
     changes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """What differs in the output's JSON files, by file and key."""
     output_files: Mapping[str, Path] | None = None
+    """The output's files other than weights, by path; None: the side files."""
     adapter: Checkpoint | None = None
+    """The stored tensors of an adapter, if this is that adapter on the recipe's base."""
     tied_changes: tuple[str, ...] = ()
     """Of an adapter: a sentence for each change of a tensor that is another one, too."""
     quantised: Mapping[str, int] = field(default_factory=dict)

@@ -48,18 +48,22 @@ _WIDE: Final = re.compile(b"[\xf0-\xf4]")
 
 @dataclass(frozen=True, kw_only=True)
 class FileStamp:
-    """Identifies a file and shows whether it changed. ``size`` in bytes, times in nanoseconds.
-
-    ``ctime_ns``: time of the last change of content or name. It is not compared, because a new link
-    to the file changes it too.
-    """
+    """Identifies a file and shows whether it changed."""
 
     path: Path
+    """Where it is."""
     size: int
+    """In bytes."""
     mtime_ns: int
+    """Time of the last change of content, in nanoseconds."""
     inode: int
+    """Its number on the device."""
     device: int
+    """The number of the device."""
     ctime_ns: int = field(default=0, compare=False)
+    """Time of the last change of content or name, in nanoseconds. It is not compared, because a new
+    link to the file changes it too.
+    """
 
     @classmethod
     def of(cls, path: Path, status: os.stat_result) -> FileStamp:

@@ -36,10 +36,13 @@ class Candidate:
     """A tensor by which a format is recognised, with what stands around it."""
 
     info: TensorInfo
+    """The tensor by which the format is recognised."""
     owner: str
     """The name of the module, or of the weight, to which ``info`` belongs."""
     format: str
+    """The format's name."""
     tensors: Mapping[str, TensorInfo]
+    """The tensors around it, by name."""
     settings: Mapping[str, Any]
     """The quantisation's settings in the model's config; empty without any."""
     metadata: Mapping[str, str]

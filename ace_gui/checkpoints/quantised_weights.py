@@ -175,7 +175,9 @@ class ColumnsInfo(QuantisedInfo):
     order: TensorInfo | None
     """The group of each input; None: they are consecutive."""
     bits: int
+    """Of one code."""
     is_awq: bool
+    """AWQ's order of codes in a word; otherwise GPTQ's."""
     less_one: bool
     """Whether one less than the zero point is stored."""
 
@@ -234,9 +236,11 @@ class RowsInfo(QuantisedInfo):
     """Formats that store the weight by rows, with a scale per tensor, row, group or block."""
 
     scale: TensorInfo
+    """The tensor of scales."""
     block: tuple[int, int]
     """Rows and columns with one scale."""
     bits: int = 8
+    """Of one code."""
     floats: bool = False
     """Whether the codes are floating-point numbers, not integers."""
     zero: TensorInfo | None = None

@@ -297,17 +297,22 @@ ZEROS: Final = "held only zeros, so no speed was measured; the time is that of a
 
 @dataclass(frozen=True, kw_only=True)
 class _Estimated:
-    """``written``: bytes of the output. ``sources``: by name, where each figure of the speed comes
-    from. ``zeros``: files that hold only zeros; no speed can be measured with them.
-    """
+    """What a merge will take."""
 
     prepared: Prepared
+    """The plan, and the opened models."""
     planned: Sequence[PlannedUnit]
+    """Its units, largest first."""
     written: int
+    """Bytes of the output."""
     times: Sequence[Schedule]
+    """The time for different numbers of workers."""
     speed: Speed
+    """Of one worker, and of the process that writes."""
     sources: Mapping[str, str]
+    """By name, where each figure of the speed comes from."""
     zeros: tuple[Path, ...]
+    """Files that hold only zeros; no speed can be measured with them."""
 
 
 def estimate_recipe(command: Estimate) -> None:

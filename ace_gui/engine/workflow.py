@@ -59,23 +59,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a merge is carried out. No option changes what is merged, except for rounding.
-
-    ``threads`` None: torch's default. ``memory_bytes``: memory limit of the merge, None: all free
-    memory. ``resume``: continue an earlier unfinished merge. ``convert``: convert PyTorch pickles
-    among the models. ``complete_heads``: also write a whole model for each expert with a head of
-    its own. ``evaluate``: score the result on the recipe's tasks, for its model card. ``cluster``:
-    address of the cluster that merges (``cluster.ray_workers``); empty: this process.
-    """
+    """How a merge is carried out. No option changes what is merged, except for rounding."""
 
     device: str = "auto"
+    """Its name, or "auto"."""
     threads: int | None = None
+    """Of matrix products; None: torch's default."""
     memory_bytes: int | None = None
+    """Memory limit of the merge; None: all free memory."""
     resume: bool = False
+    """Continue an earlier unfinished merge."""
     convert: bool = False
+    """Convert PyTorch pickles among the models."""
     complete_heads: bool = False
+    """Also write a whole model for each expert with a head of its own."""
     evaluate: bool = False
+    """Score the result on the recipe's tasks, for its model card."""
     cluster: str = ""
+    """Address of the cluster that merges (``cluster.ray_workers``); empty: this process."""
 
 
 def prepared_with_consent(

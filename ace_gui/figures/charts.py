@@ -95,6 +95,7 @@ class Marks:
     """For the legend and the table of data."""
 
     points: Sequence[Point]
+    """Where the marks are."""
 
     labels: Sequence[str]
     """What each point is, for the table of data."""
@@ -154,11 +155,17 @@ class Chart:
     """Above the chart; may be empty."""
 
     x: Axis
+    """The horizontal axis."""
     y: Axis
+    """The vertical axis."""
     curves: Sequence[Curve] = ()
+    """Lines."""
     marks: Sequence[Marks] = ()
+    """Points that are not joined."""
     bars: Sequence[Bars] = ()
+    """Groups of bars."""
     cells: Cells | None = None
+    """Coloured cells; None without any."""
 
     limit: tuple[float, str] | None = None
     """A dashed line across at this value of y, and its name."""
@@ -186,12 +193,19 @@ class Datum:
     """One value of a figure, for the table beside it."""
 
     panel: str
+    """The panel's title."""
     chart: str
+    """The chart in it."""
     series: str
+    """The curve, bar or group of marks."""
     label: str
+    """What the value belongs to."""
     x: float
+    """Its place."""
     y: float
+    """The value."""
     note: str = ""
+    """Such as "unreliable"; empty without one."""
 
 
 COLUMNS = ("panel", "chart", "series", "label", "x", "y", "note")

@@ -50,7 +50,9 @@ class Sheet:
     """Size of letters in points of 1/72 inch."""
 
     letters: Letters = Letters.SANS
+    """The family of the letters."""
     colours: Colours = Colours.SAFE
+    """The set of colours."""
 
     limits: bool = True
     """Whether thresholds are drawn."""

@@ -40,20 +40,20 @@ of the matrices in the batch.
 
 @dataclass(frozen=True, kw_only=True)
 class TopPolar:
-    """``factor_OI``: U_k V_kᵀ, without directions whose singular value is below rounding.
-
-    ``mean``: mean of s_1..s_k. ``rank``: number of the k directions in the factor. ``weakest``:
-    their smallest singular value, as a share of the largest. ``sensitivity``: factor by which a
-    small error of the matrix is amplified (``cut_sensitivity``). ``figures``: further requested
-    figures of the factor.
-    """
+    """The polar factor of the leading directions of a matrix."""
 
     factor_OI: Tensor
+    """U_k V_kᵀ, without directions whose singular value is below rounding."""
     mean: float
+    """Mean of s_1..s_k."""
     rank: int
+    """Number of the k directions in the factor."""
     weakest: float
+    """Their smallest singular value, as a share of the largest."""
     sensitivity: float
+    """Factor by which a small error of the matrix is amplified (``cut_sensitivity``)."""
     figures: tuple[float, ...] = ()
+    """Further requested figures of the factor."""
 
 
 def top_polars(

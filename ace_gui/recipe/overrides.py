@@ -22,21 +22,22 @@ _TRAITS: Final = "recipe"
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """How a field is written in a recipe file, and what it affects.
-
-    ``limits``: of its value, in pydantic's terms. ``under``: its heading in the file. ``always``:
-    written even if it is the default. ``tidied``: converts a shorthand of the file to the value.
-    ``checked``: returns the value, or raises ValueError. ``task_vectors``: whether another value
-    changes the task vectors, or only their merge. ``written``: whether it appears in a file at all.
-    """
+    """How a field is written in a recipe file, and what it affects."""
 
     limits: Mapping[str, Any] = field(default_factory=dict)
+    """Of its value, in pydantic's terms."""
     under: str = ""
+    """Its heading in the file."""
     always: bool = False
+    """Whether it is written even if it is the default."""
     tidied: Callable[[Any], Any] | None = None
+    """Converts a shorthand of the file to the value."""
     checked: Callable[[Any], Any] | None = None
+    """Returns the value, or raises ValueError."""
     task_vectors: bool = True
+    """Whether another value changes the task vectors, or only their merge."""
     written: bool = True
+    """Whether it appears in a file at all."""
 
 
 def about(**traits: Any) -> Mapping[str, Traits]:
@@ -209,29 +210,33 @@ class After:
 class Override:
     """One rule. It is for every tensor that meets all given conditions.
 
-    Conditions: ``role``: what the tensor does ("query"). ``blocks``: transformer blocks, as "4-7",
-    "0,2,9-". ``pattern``: its name, with ``*``, ``?`` and ``[…]``. ``tensors``: names.
-
-    Rules are applied in order, and each replaces the settings it has. ``disposition``: what is done
-    with the tensor. ``merge_method``: a method, which treats such a tensor as usual and starts from
-    its own parameters (the recipe's, if it is the recipe's method). ``parameters``: of that method;
-    without a ``merge_method``, of the recipe's. ``weights``: by expert; the others keep theirs.
-    ``experts``: parameters for single experts, by name, such as a density. ``after``: changes to
-    the merged change of these matrices; fields that are None are as in the recipe.
+    Rules are applied in order, and each replaces the settings it has.
     """
 
     role: str | None = field(default=None, metadata=_FILLED)
+    """Condition: what the tensor does ("query")."""
     blocks: str | None = field(
         default=None, metadata=about(tidied=_one_block, checked=check_blocks)
     )
+    """Condition: transformer blocks, as "4-7", "0,2,9-"."""
     pattern: str | None = field(default=None, metadata=_FILLED)
+    """Condition: its name, with ``*``, ``?`` and ``[…]``."""
     tensors: tuple[str, ...] = ()
+    """Condition: names; empty: any."""
     disposition: Fate | None = None
+    """What is done with the tensor; None: as without the rule."""
     merge_method: str | None = None
+    """A method, which treats such a tensor as usual and starts from its own parameters (the
+    recipe's, if it is the recipe's method); None: as without the rule.
+    """
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
+    """Of that method; without a ``merge_method``, of the recipe's."""
     weights: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """By expert; the others keep theirs."""
     experts: Mapping[str, Mapping[str, ParameterValue]] = field(default_factory=dict, hash=False)
+    """Parameters for single experts, by name, such as a density."""
     after: After = After()
+    """Changes to the merged change of these matrices; fields that are None are as in the recipe."""
 
     def __post_init__(self) -> None:
         if self.merge_method is not None:

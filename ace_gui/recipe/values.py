@@ -66,37 +66,44 @@ _FILLED: Final = about(limits={"min_length": 1})
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Data and what to do with it.
-
-    ``name`` None: the file's. ``expert``: the name of the task's expert; None: the expert with the
-    task's name, if there is one. ``kind`` and ``columns`` (role → column; several for the choices
-    of a question) are guessed from the model and the data if they are left out. ``labels``: the
-    head's labels that can be answers; or, if there are as many as in the head, their names in the
-    data, in order. ``limit``: maximum number of examples, drawn at random. ``calibration``: inputs
-    without labels, for methods that need them.
-
-    ``prompt``: the text for the model. For clip-zero-shot {} is the label; for language models
-    {text} is the text and {choices} the lettered choices. None: the kind's default. ``system``: the
-    system message. ``chat``: see ``Chat``. ``max_new_tokens``: limit of a generated answer; None:
-    256 in a chat, otherwise 8 more than the longest right answer. ``stop``: texts that end an
-    answer. ``pattern``: the regular expression of the metric regex.
-    """
+    """Data and what to do with it."""
 
     name: str | None = field(default=None, metadata=_FILLED)
+    """None: the file's."""
     expert: str | None = field(default=None, metadata=_FILLED)
+    """The name of the task's expert; None: the expert with the task's name, if there is one."""
     kind: TaskKind | None = None
+    """None: guessed from the model and the data."""
     data: Path
+    """The file or folder."""
     columns: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """Role → column, several for the choices of a question; roles that are left out are guessed."""
     labels: tuple[str, ...] = ()
+    """The head's labels that can be answers; or, if there are as many as in the head, their names
+    in the data, in order. Empty: all of the head.
+    """
     prompt: str | None = field(default=None, metadata=_FILLED)
+    """The text for the model. For clip-zero-shot {} is the label; for language models {text} is the
+    text and {choices} the lettered choices. None: the kind's default.
+    """
     system: str | None = field(default=None, metadata=_FILLED)
+    """The system message; None: none."""
     chat: Chat = field(default=Chat.AUTO, metadata=about(tidied=_as_chat))
+    """Whether prompts are in the chat template, see ``Chat``."""
     max_new_tokens: int | None = field(default=None, metadata=about(limits={"ge": 1}))
+    """Limit of a generated answer; None: 256 in a chat, otherwise 8 more than the longest right
+    answer.
+    """
     stop: tuple[str, ...] = ()
+    """Texts that end an answer."""
     metric: Metric | None = None
+    """None: the kind's first."""
     pattern: str | None = field(default=None, metadata=about(checked=_pattern))
+    """The regular expression of the metric regex."""
     limit: int | None = field(default=None, metadata=about(limits={"ge": 1}))
+    """Maximum number of examples, drawn at random; None: all."""
     calibration: Path | None = None
+    """Inputs without labels, for methods that need them; None: none."""
 
     def absolute(self) -> Self:
         """The same with absolute paths, for a process with another working directory."""
@@ -247,48 +254,55 @@ class Choices:
     """The settings of a merge besides the models and the method.
 
     A new setting needs only a field here: the recipe file, the window's inputs, the comparison of
-    merges and resuming follow from it. ``out_dtype`` None: as the base. ``split_fused``: merge the
-    matrices of a fused projection (query, key and value; gate and up) one by one. ``vocabulary``:
-    how embeddings and vocabulary heads are combined. ``heads``: whether task heads are merged.
-    ``poolers``: whether modules that feed only heads are kept with them. ``adapter``: the base is
-    the base model with this adapter on it. ``slices``: the blocks that make the output; empty:
-    all blocks of the models. ``tokenizer``: the expert with the output's tokens, in their order;
-    empty: as ``vocabulary`` says. ``tokens``: rows of single tokens, which are added if they are
-    new. ``pad_to_multiple_of``: of the number of rows. ``chat_template``: base, an expert, a file,
-    auto, a well-known format or Jinja; empty: that of the tokenizer. ``seed``: for methods that
-    draw random numbers. ``non_finite``: how tensors with NaN or Inf are merged. ``after``: changes
-    to the merged change of each matrix. ``distil``: aligns the merge with the answers of its
-    experts. ``output``: a whole model, or an adapter of this ``rank``,
-    or of the ranks that keep this share of the ``energy`` of each change. ``overrides``: other
-    settings for some tensors; later ones take precedence. ``tasks``: for scores; they do not affect
-    the merge.
+    merges and resuming follow from it.
     """
 
     scope: str = field(default="default", metadata=about(task_vectors=False))
+    """The tensors that are merged."""
     split_fused: bool = False
+    """Merge the matrices of a fused projection (query, key and value; gate and up) one by one."""
     vocabulary: Vocabulary = Vocabulary.POSITION
+    """How embeddings and vocabulary heads are combined."""
     heads: Heads = Heads.AUTO
+    """Whether task heads are merged."""
     poolers: Poolers = Poolers.MERGE
+    """Whether modules that feed only heads are kept with them."""
     adapter: Path | None = None
+    """The base is the base model with this adapter on it; None: the base model alone."""
     slices: tuple[Slice, ...] = ()
+    """The blocks that make the output; empty: all blocks of the models."""
     tokenizer: str = ""
+    """The expert with the output's tokens, in their order; empty: as ``vocabulary`` says."""
     tokens: Mapping[str, TokenSource] = field(default_factory=dict, hash=False)
+    """Rows of single tokens, which are added if they are new."""
     pad_to_multiple_of: int | None = field(default=None, metadata=about(limits={"ge": 1}))
+    """Of the number of rows; None: no padding."""
     chat_template: str = field(default="", metadata=about(task_vectors=False))
+    """base, an expert, a file, auto, a well-known format or Jinja; empty: that of the tokenizer."""
     out_dtype: OutputDtype | None = field(default=None, metadata=about(task_vectors=False))
+    """None: as the base."""
     seed: int = field(default=0, metadata=about(limits={"ge": 0, "lt": 2**63}, task_vectors=False))
+    """For methods that draw random numbers."""
     non_finite: NonFinite = NonFinite.STOP
+    """How tensors with NaN or Inf are merged."""
     after: After = field(default=After(), metadata=about(task_vectors=False))
+    """Changes to the merged change of each matrix."""
     distil: Distillation | Literal[False] = field(
         default=False, metadata=about(tidied=as_distillation, task_vectors=False)
     )
+    """Aligns the merge with the answers of its experts."""
     output: Output = field(default=Output.MODEL, metadata=about(task_vectors=False))
+    """A whole model, or an adapter."""
     rank: int | None = field(default=None, metadata=about(limits={"ge": 1}, task_vectors=False))
+    """Of the adapter; None: as ``energy`` says."""
     energy: float | None = field(
         default=None, metadata=about(limits={"gt": 0, "le": 1}, task_vectors=False)
     )
+    """The adapter's ranks keep this share of each change; None: as ``rank`` says."""
     overrides: tuple[Override, ...] = field(default=(), metadata=about(task_vectors=False))
+    """Other settings for some tensors; later ones take precedence."""
     tasks: tuple[Task, ...] = field(default=(), compare=False, metadata=about(task_vectors=False))
+    """For scores; they do not affect the merge."""
 
     @property
     def matching(self) -> Vocabulary:
@@ -311,31 +325,34 @@ class Choices:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Choices):
-    """Everything that determines a merge. Equal recipes give equal merges of the same files.
-
-    ``parameters`` holds only explicit values. The rest are the method's defaults, which for ACE's
-    epsilon depend on the model family. ``notes``: what was lost in the conversion of another
-    program's recipe; they do not affect the merge. ``from_mergekit``: read from mergekit's file.
-    ``defaults_note``: its defaults, if the file could also be a recipe of this application.
-    ``unfound``: models that were missing when the file was read, with a message for each.
-    ``stages``: merges that are done before, in order, by the folders of their results.
-    ``stage_name``: the name of this merge in a file of several.
-    """
+    """Everything that determines a merge. Equal recipes give equal merges of the same files."""
 
     merge_method: str = field(default="ace", metadata=about(always=True))
+    """The method's id."""
     base_model: Path
+    """Its folder or file."""
     models: tuple[ModelEntry, ...]
+    """The experts."""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
+    """Only explicit values. The rest are the method's defaults, which for ACE's epsilon depend on
+    the model family.
+    """
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False, metadata=_UNWRITTEN)
+    """What was lost in the conversion of another program's recipe; they do not affect the merge."""
     from_mergekit: bool = field(default=False, compare=False, repr=False, metadata=_UNWRITTEN)
+    """Whether it was read from mergekit's file."""
     defaults_note: str = field(default="", compare=False, repr=False, metadata=_UNWRITTEN)
+    """mergekit's defaults, if the file could also be a recipe of this application."""
     unfound: Mapping[Path, str] = field(
         default_factory=dict, compare=False, repr=False, metadata=_UNWRITTEN
     )
+    """Models that were missing when the file was read, with a message for each."""
     stages: Mapping[Path, Recipe] = field(
         default_factory=dict, compare=False, repr=False, metadata=_UNWRITTEN
     )
+    """Merges that are done before, in order, by the folders of their results."""
     stage_name: str = field(default="", compare=False, repr=False, metadata=_UNWRITTEN)
+    """The name of this merge in a file of several."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "merge_method", method_id(self.merge_method))

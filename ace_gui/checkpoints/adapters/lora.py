@@ -61,26 +61,28 @@ _UNTRAINED: Final = ".original_module."
 
 @dataclass(frozen=True, kw_only=True)
 class Adapter:
-    """An adapter as described by its headers, under the names of its base model.
-
-    ``deltas``: name of a weight → its change. ``full``: tensors that replace the base's
-    (``modules_to_save``, trained biases). ``files``: weights and config. ``named_base`` is for
-    display only: nothing is looked up by it. ``keeps_ties``: tensors tied in the base stay tied.
-    ``of_images``: its names are those of diffusers or kohya's trainer (``image_loras``).
-    """
+    """An adapter as described by its headers, under the names of its base model."""
 
     path: Path
+    """Its folder."""
     deltas: Mapping[str, Change]
+    """By the name of a weight, its change."""
     full: Mapping[str, TensorInfo]
+    """Tensors that replace the base's: ``modules_to_save``, trained biases."""
     files: tuple[FileStamp, ...]
+    """Its weights and config."""
     named_base: str = ""
+    """The base that its config names. For display only: nothing is looked up by it."""
     keeps_ties: bool = False
+    """Whether tensors that are tied in the base stay tied."""
     warnings: tuple[str, ...] = ()
+    """One sentence each."""
 
     tied_changes: tuple[str, ...] = ()
     """A sentence for each change of a tensor that is another one in the base, too."""
 
     of_images: bool = False
+    """Whether its names are those of diffusers or kohya's trainer (``image_loras``)."""
 
     @property
     def folder(self) -> Path | None:

@@ -62,26 +62,34 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class LowRank(Change):
-    """Scale·B·A, ``turned`` if the weight is stored inputs × outputs (Hu et al. 2021, equation 3).
+    """Scale·B·A (Hu et al. 2021, equation 3).
 
-    A is R × I, B is O × R. For an embedding A is R × rows and B is columns × R, so it is always
-    turned. For a convolution A is R × I × kernel and B is O × R × 1…. ``bare``: a parameter that is
-    targeted directly, as it is stored. ``experts``: E for a stack of matrices in one parameter,
-    where A is E·R × I, expert by expert, and B is O × R·E, with the expert as its last index.
-    ``middle``: R × R × kernel, between a B and an A of kernel 1 (LyCORIS). ``magnitude``: the norms
-    of the changed weight's outputs, which DoRA trains (Liu et al. 2024, equation 5):
-    W = m · (W₀ + scale·B·A) / ‖…‖.
+    A is R × I, B is O × R. For an embedding A is R × rows and B is columns × R. For a convolution
+    A is R × I × kernel and B is O × R × 1….
     """
 
     a: TensorInfo
+    """A."""
     b: TensorInfo
+    """B."""
     scale: float
+    """α / R, or what stands for it."""
     turned: bool
+    """Whether the weight is stored inputs × outputs; for an embedding always."""
     embedding: bool = False
+    """Whether it changes an embedding."""
     bare: bool = False
+    """Whether a parameter is targeted directly, as it is stored."""
     experts: int = 1
+    """E for a stack of matrices in one parameter, where A is E·R × I, expert by expert, and B is O
+    × R·E, with the expert as its last index.
+    """
     middle: TensorInfo | None = None
+    """R × R × kernel, between a B and an A of kernel 1 (LyCORIS); None without one."""
     magnitude: TensorInfo | None = None
+    """The norms of the changed weight's outputs, which DoRA trains (Liu et al. 2024, equation 5): W
+    = m · (W₀ + scale·B·A) / ‖…‖. None for plain LoRA.
+    """
 
     @property
     def uses_base(self) -> bool:  # type: ignore[override]

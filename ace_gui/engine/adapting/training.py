@@ -96,21 +96,24 @@ def sharpness_aware(objective: Objective, values: Mapping[str, Tensor], radius: 
 
 @dataclass(kw_only=True)
 class History:
-    """The results of all steps so far.
-
-    ``losses``, ``spreads``: by task, of every step; ``figures``: one per expert, of every step.
-    ``distances``: of every step, or empty. ``nearest``: the least mean distance of a window so far
-    and the step before it; or the least mean of ``checks``, and its step. ``checks``: what inputs
-    kept back gave, by step and task.
-    """
+    """The results of all steps so far."""
 
     step: Annotated[int, Field(ge=0)] = 0
+    """Number of steps that were taken."""
     losses: dict[str, list[float]] = field(default_factory=dict)
+    """By task, of every step."""
     spreads: dict[str, list[float]] = field(default_factory=dict)
+    """By task, of every step: entropy of the mean answer, in nats."""
     figures: list[list[float]] = field(default_factory=list)
+    """One list per expert, of every step."""
     distances: list[float] = field(default_factory=list)
+    """Of every step, or empty."""
     nearest: tuple[float, int] = (math.inf, 0)
+    """The least mean distance of a window so far and the step before it; or the least mean of
+    ``checks``, and its step.
+    """
     checks: dict[int, dict[str, float]] = field(default_factory=dict)
+    """What inputs kept back gave, by step and task."""
 
 
 @dataclass(kw_only=True)

@@ -73,26 +73,34 @@ class PartSums:
 
 @dataclass(frozen=True, kw_only=True)
 class StatisticsManifest:
-    """What was measured, on which model, with which inputs.
-
-    ``tensors``: the stored name for each tensor of the base ("…[3]" for a matrix of a stack).
-    ``rows``: by stored name, the number of inputs behind the mean. ``norm``, ``mean``: of all
-    elements. ``parts``: the checksum of each file of tensors. ``key``: the name of the folder.
-    """
+    """What was measured, on which model, with which inputs."""
 
     need: Need
+    """Which statistics."""
     expert: str
+    """The expert's name."""
     model: str
+    """Folder of the expert's model."""
     inputs: tuple[CalibratedWith, ...]
+    """The data."""
     seed: int
+    """With which inputs were drawn."""
     tensors: Mapping[str, str]
+    """The stored name for each tensor of the base ("…[3]" for a matrix of a stack)."""
     rows: Mapping[str, int]
+    """By stored name, the number of inputs behind the mean."""
     norm: float
+    """Euclidean norm of all elements."""
     mean: float
+    """Of all elements."""
     parts: Mapping[str, str]
+    """The checksum of each file of tensors."""
     key: str
+    """The name of the folder."""
     schema: int = 2
+    """Version of this layout."""
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
+    """Versions by name."""
 
 
 _log = logging.getLogger(__name__)

@@ -89,22 +89,24 @@ def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """The speed of one worker, and of the process that writes.
-
-    ``flops``, ``read``: operations and bytes per second; ``write``: bytes per second of the writer.
-    ``tried``: measured seconds for a row of a kind (``kind_of``). ``ratios``: measured divided by
-    estimated seconds (``some_seconds``) of the largest trial, for kinds that differ only in their
-    shapes. ``scan``: seconds for one worker to survey the whole model; ``start``: seconds until
-    workers are ready.
-    """
+    """The speed of one worker, and of the process that writes."""
 
     flops: float
+    """Operations per second."""
     read: float
+    """Bytes per second."""
     write: float
+    """Bytes per second of the writer."""
     tried: Mapping[Any, float] = field(default_factory=dict)
+    """Measured seconds for a row of a kind (``kind_of``)."""
     ratios: Mapping[Any, float] = field(default_factory=dict)
+    """Measured divided by estimated seconds (``some_seconds``) of the largest trial, for kinds that
+    differ only in their shapes.
+    """
     scan: float = 0.0
+    """Seconds for one worker to survey the whole model."""
     start: float = 0.0
+    """Seconds until workers are ready."""
 
     def seconds(self, row: PlanRow, prepared: Prepared) -> float:
         """Seconds for merging a row, including reading."""
@@ -119,14 +121,20 @@ class Speed:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedUnit:
-    """One unit. ``name``: its first tensor; ``seconds``: on one worker."""
+    """One unit of work."""
 
     name: str
+    """Its first tensor."""
     rows: int
+    """Number of its rows."""
     flops: float
+    """Number of operations."""
     bytes: int
+    """Bytes to read and write."""
     memory: int
+    """Bytes while it is merged."""
     seconds: float
+    """On one worker."""
 
 
 @dataclass(frozen=True, kw_only=True)

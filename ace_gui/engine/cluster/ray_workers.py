@@ -54,18 +54,20 @@ ENDED: Final = "The cluster's server has ended; see that the cluster is up, then
 
 @dataclass(eq=False, kw_only=True)
 class Call:
-    """A call to a worker: a method of ``Worker``.
-
-    ``about``: a tensor or model, for messages; ``memory``: estimated bytes. ``index``: among all
-    requested calls; ``losses``: workers lost during it.
-    """
+    """A call to a worker: a method of ``Worker``."""
 
     name: str
+    """The method."""
     arguments: tuple[Any, ...] = ()
+    """For the method."""
     about: str = ""
+    """A tensor or model, for messages."""
     memory: int = 0
+    """Estimated bytes."""
     index: int = 0
+    """Its place among all requested calls."""
     losses: int = 0
+    """Number of workers lost during it."""
 
 
 @dataclass(eq=False)

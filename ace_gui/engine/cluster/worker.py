@@ -39,17 +39,20 @@ from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What a worker's rounding depends on, and where it is.
-
-    ``node``: name of its machine; ``process``: its process id.
-    """
+    """What a worker's rounding depends on, and where it is."""
 
     node: str
+    """Name of its machine."""
     process: int
+    """Its process id."""
     processor: str
+    """Its architecture, vector instructions and library of products."""
     device: str
+    """Where it computes."""
     libraries: Mapping[str, str]
+    """Versions by name."""
     code: str
+    """Digest of the program's source code."""
 
     @classmethod
     def here(cls, device: str) -> Kind:

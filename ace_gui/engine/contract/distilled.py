@@ -16,7 +16,9 @@ class TaskDivergence:
     """
 
     task: str
+    """The task's name."""
     expert: str
+    """The name of its expert."""
     inputs: int
     """Inputs that were trained with."""
 
@@ -43,10 +45,12 @@ class Distilled:
     """What was trained, in words."""
 
     tensors: int
+    """Number of trained tensors."""
     numbers: int
     """How many tensors and numbers were trained."""
 
     learning_rate: float
+    """The rate of the first full step."""
     steps: int
     """The number of steps that were taken."""
 
@@ -54,6 +58,7 @@ class Distilled:
     """The step whose values are in the merge; 0: none was better than the merge itself."""
 
     tasks: tuple[TaskDivergence, ...]
+    """One per task."""
     curve: Mapping[int, Mapping[str, float]]
     """The divergence on inputs kept back, by step and task."""
 

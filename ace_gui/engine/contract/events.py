@@ -56,29 +56,36 @@ class ScoringJob(Job):
 
 @dataclass(frozen=True, kw_only=True)
 class MethodInfo:
-    """One merge method, for a list of methods. ``family``: its heading there.
-
-    ``least``, ``most``: numbers of experts that it can merge; ``most`` None: unlimited. ``seeded``:
-    it draws random numbers. ``needs``: the data it needs, as a sentence; empty for none.
-    ``leaves``: what it stores next to the merged weights, as a sentence; ``routes``: this includes
-    a router. ``learns``: its weights are learned from data, so that no preview of a merge is
-    possible.
-    """
+    """One merge method, for a list of methods."""
 
     name: str
+    """Its id in recipes."""
     title: str
+    """Its name for people."""
     family: str
+    """Its heading in the list."""
     summary: str
+    """One sentence."""
     formula: str
+    """The name of its picture, or empty."""
     citation: str
+    """The paper."""
     fields: tuple[FieldInfo, ...]
+    """Its parameters."""
     least: int = 1
+    """The fewest experts that it can merge."""
     most: int | None = None
+    """The most experts that it can merge; None: unlimited."""
     seeded: bool = False
+    """Whether it draws random numbers."""
     needs: str = ""
+    """The data it needs, as a sentence; empty for none."""
     leaves: str = ""
+    """What it stores next to the merged weights, as a sentence; empty for nothing."""
     routes: bool = False
+    """Whether this includes a router."""
     learns: bool = False
+    """Whether its weights are learned from data, so that no preview of a merge is possible."""
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -103,20 +110,24 @@ class DeviceInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineReady:
-    """The engine process has started and imported its libraries, or was configured again.
-
-    ``devices_not_used``: why there is no GPU, or why one is not used. ``problems``: external
-    methods that could not be loaded, one sentence each. ``scratch``: as set by a ConfigureJob.
-    """
+    """The engine process has started and imported its libraries, or was configured again."""
 
     methods: tuple[MethodInfo, ...]
+    """All methods, also from outside."""
     devices: tuple[DeviceInfo, ...]
-    scopes: tuple[tuple[str, str], ...]  # name, what it does
+    """The devices that can merge."""
+    scopes: tuple[tuple[str, str], ...]
+    """Name, and what it does."""
     threads: int
-    memory_bytes: int = 0  # of the machine
+    """Of matrix products."""
+    memory_bytes: int = 0
+    """Of the machine."""
     problems: tuple[str, ...] = ()
+    """External methods that could not be loaded, one sentence each."""
     devices_not_used: tuple[str, ...] = ()
+    """Why there is no GPU, or why one is not used."""
     scratch: Path | None = None
+    """The folder for temporary files, as set by a ConfigureJob."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,18 +249,22 @@ class GpuPeak:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeFinished:
-    """Every tensor is in the merge store at ``store``; ``gpu_peak`` is set if a GPU merged.
-
-    ``notes``: on the workers of a cluster. ``distilled``: what aligning it with its experts gave.
-    """
+    """Every tensor is in the merge store."""
 
     store: Path
+    """Its folder."""
     seconds: float
+    """The time of merging."""
     peak_bytes: int
+    """Peak memory of the process."""
     warnings: tuple[str, ...] = ()
+    """One sentence each."""
     notes: tuple[str, ...] = ()
+    """On the workers of a cluster."""
     gpu_peak: GpuPeak | None = None
+    """Set if a GPU merged."""
     distilled: Distilled | None = None
+    """What aligning it with its experts gave; None if it was not aligned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,34 +388,43 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodCompared:
-    """The result of one of several compared merges, or the ``error`` that stopped it.
-
-    ``index``: among the compared merges, from 0. ``seconds`` of merging; ``peak_bytes`` of the
-    process meanwhile. ``norm``: ‖Δ‖_F of the merged task vector Δ over every tensor that was merged
-    or averaged. By expert: ``expert_norms`` ‖ΔW_t‖_F; ``distances`` ‖Δ − ΔW_t‖_F / ‖ΔW_t‖_F, which
-    is 1 at the base; ``cosines`` of Δ and ΔW_t; NaN for an expert without change. ``warned`` and
-    ``noted``: numbers of tensors with a warning, or a departure from the published procedure;
-    ``refined``: number of heterogeneous ones. ``scores``: on the recipe's tasks, if it has any.
-    ``reports``: one per tensor. ``warnings``: on the merge as a whole.
-    """
+    """The result of one of several compared merges, or the error that stopped it."""
 
     title: str
+    """Of the method and its variant."""
     variant: Variant
+    """What was merged."""
     index: int
+    """Among the compared merges, from 0."""
     error: str = ""
+    """Why there is no result; empty if there is one."""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    """The method's, all resolved."""
     seconds: float = 0.0
+    """The time of merging."""
     peak_bytes: int = 0
+    """Peak memory of the process meanwhile."""
     norm: float = 0.0
+    """‖Δ‖_F of the merged task vector Δ over every tensor that was merged or averaged."""
     expert_norms: Mapping[str, float] = field(default_factory=dict)
+    """‖ΔW_t‖_F by expert."""
     distances: Mapping[str, float] = field(default_factory=dict)
+    """‖Δ − ΔW_t‖_F / ‖ΔW_t‖_F by expert, which is 1 at the base; NaN for an expert without change.
+    """
     cosines: Mapping[str, float] = field(default_factory=dict)
+    """Of Δ and ΔW_t, by expert; NaN for an expert without change."""
     warned: int = 0
+    """Number of tensors with a warning."""
     noted: int = 0
+    """Number of tensors with a departure from the published procedure."""
     refined: int = 0
+    """Number of heterogeneous tensors."""
     scores: tuple[TaskScore, ...] = ()
+    """On the recipe's tasks, if it has any."""
     reports: tuple[LayerReport, ...] = ()
+    """One per tensor."""
     warnings: tuple[str, ...] = ()
+    """On the merge as a whole."""
 
     @property
     def relative_norm(self) -> float:

@@ -28,6 +28,7 @@ class FigureContent:
     """What panels are made of."""
 
     plan: Plan
+    """The plan of the merge."""
 
     statistics: Mapping[str, LayerStatistics] = field(default_factory=dict)
     """By the rows' names."""
@@ -42,6 +43,7 @@ class FigureContent:
     """Of the chosen matrices."""
 
     scores: Sequence[TaskScore] = ()
+    """On the recipe's tasks."""
 
     def merged_rows(self) -> list[PlanRow]:
         """The rows that the method merges, in the model's order."""

@@ -28,24 +28,28 @@ class Regime(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerStatistics:
-    """Statistics of the experts' task vectors of one tensor.
-
-    ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity of the experts, known for every
-    method; None for tensors that are not merged, or that fewer than two experts changed.
-    ``log_variance``: Var ln E of the energies; a common factor on the task vectors changes γ, but
-    not this. ``left_out``: experts with numerically no change. ``base_energy``: ‖W₀‖²_F, None if
-    only the merge's own report is known. ``cosines``: T × T, of the task vectors in the order of
-    ``energies``; NaN for one without change.
-    """
+    """Statistics of the experts' task vectors of one tensor."""
 
     name: str
+    """The row's name in the plan."""
     energies: Mapping[str, float]
+    """‖ΔW_t‖²_F by expert."""
     base_energy: float | None = None
+    """‖W₀‖²_F; None if only the merge's own report is known."""
     gamma: float | None = None
+    """Heterogeneity of the experts, known for every method; None for tensors that are not merged,
+    or that fewer than two experts changed.
+    """
     mean_log_energy: float | None = None
+    """Mean of ln E over the experts that changed the tensor; None as ``gamma``."""
     log_variance: float | None = None
+    """Var ln E of the energies. A common factor on the task vectors changes γ, but not this."""
     left_out: tuple[str, ...] = ()
+    """Experts with numerically no change."""
     cosines: NDArray[np.float64] | None = None
+    """T × T, of the task vectors in the order of ``energies``; NaN for one without change. None if
+    not computed.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,7 @@ class LayerReport(MethodFigures):
     """What the merge did to one tensor: the method's figures, and more."""
 
     name: str
+    """The row's name in the plan."""
     regime: Regime | None = None
     """None if the method has none."""
     energies: Mapping[str, float] | None = None
@@ -87,95 +92,111 @@ class ExpertSpectra:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSpectrum:
-    """Singular values of one matrix, largest first.
-
-    ``experts``: of every expert's ΔW. ``preliminary``: of W_pre, before refinement (None for
-    methods without one). ``unshaped``: of the method's result, if the recipe then reshapes its
-    singular values, else None. ``merged``: of the final merged change.
-    """
+    """Singular values of one matrix, largest first."""
 
     name: str
+    """The row's name in the plan."""
     experts: Mapping[str, NDArray[np.float64]]
+    """Those of every expert's ΔW."""
     preliminary: NDArray[np.float64] | None
+    """Those of W_pre, before refinement; None for methods without one."""
     merged: NDArray[np.float64]
+    """Those of the final merged change."""
     report: LayerReport
+    """What the merge did to the matrix."""
     unshaped: NDArray[np.float64] | None = None
+    """Those of the method's result, if the recipe then reshapes its singular values, else None."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSubspaces:
-    """Directions of one matrix, before and after refinement, and between the experts.
-
-    ``alignment``: |cosine| of the i-th left singular vectors of W_pre and of the merged change, and
-    ``alignment_right`` of the right ones, leading first (ACE, Fig. 2 right); None for methods
-    without a preliminary solution. ``overlap``: T × T in the order of ``experts``: ‖U_aᵀU_b‖²_F /
-    ``rank`` of two experts' leading left subspaces of ``rank`` directions each.
-    """
+    """Directions of one matrix, before and after refinement, and between the experts."""
 
     name: str
+    """The row's name in the plan."""
     experts: tuple[str, ...]
+    """Their names."""
     alignment: NDArray[np.float64] | None
+    """|cosine| of the i-th left singular vectors of W_pre and of the merged change, leading first
+    (ACE, Fig. 2 right); None for methods without a preliminary solution.
+    """
     alignment_right: NDArray[np.float64] | None
+    """The same of the right ones."""
     overlap: NDArray[np.float64]
+    """T × T in the order of ``experts``: ‖U_aᵀU_b‖²_F / ``rank`` of two experts' leading left
+    subspaces.
+    """
     rank: int
+    """Number of directions of these subspaces."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerDistribution:
-    """Histograms of the elements of one tensor's ΔW by expert, over common bins.
-
-    ``edges``: B + 1 bin edges, symmetric around zero; ``counts``: B by expert; ``outside``: number
-    of elements beyond the edges. ``means``, ``deviations`` and ``excess``, the excess kurtosis (0
-    for a Gaussian, NaN without change): of all elements.
-    """
+    """Histograms of the elements of one tensor's ΔW by expert, over common bins."""
 
     name: str
+    """The row's name in the plan."""
     edges: NDArray[np.float64]
+    """B + 1 bin edges, symmetric around zero."""
     counts: Mapping[str, NDArray[np.int64]]
+    """B by expert."""
     outside: Mapping[str, int]
+    """By expert, the number of elements beyond the edges."""
     means: Mapping[str, float]
+    """By expert, of all elements."""
     deviations: Mapping[str, float]
+    """By expert, the standard deviation of all elements."""
     excess: Mapping[str, float]
+    """By expert, the excess kurtosis of all elements: 0 for a Gaussian, NaN without change."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerDifference:
-    """One tensor in two finished merges of the same base.
-
-    ``first_norm``, ``second_norm``: ‖W − W₀‖_F in each; ``difference_norm``: ‖W₁ − W₂‖_F;
-    ``cosine``: of the two changes, NaN if one merge left the tensor unchanged. ``first``,
-    ``second``: singular values of the changes, largest first; None unless they were requested for a
-    matrix.
-    """
+    """One tensor in two finished merges of the same base."""
 
     name: str
+    """The row's name in the plan."""
     first_norm: float
+    """‖W₁ − W₀‖_F of the first merge."""
     second_norm: float
+    """‖W₂ − W₀‖_F of the second."""
     difference_norm: float
+    """‖W₁ − W₂‖_F."""
     cosine: float
+    """Of the two changes; NaN if one merge left the tensor unchanged."""
     first: NDArray[np.float64] | None = None
+    """Singular values of the first change, largest first; None unless they were requested for a
+    matrix.
+    """
     second: NDArray[np.float64] | None = None
+    """Singular values of the second change, as ``first``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CovarianceMatch:
     """How well ACE's estimate Σ̂_t = W̃_tᵀW̃_t agrees with C_t, the covariance of the inputs.
 
-    For one matrix and expert, or means over several. ``cosine``: ⟨Σ̂, C⟩ / (‖Σ̂‖ ‖C‖), Frobenius.
-    ``centred``: the same after subtracting the mean eigenvalue from each diagonal, which removes
-    what both share with the identity. ``others``: mean of ``centred`` with the other experts' C
-    instead of its own; None with one expert. ``overlap``: ‖U_kᵀV_k‖² / k of the leading k
-    eigenvectors of both; ``chance``: k / I, the mean overlap of two unrelated subspaces.
+    For one matrix and expert, or means over several.
     """
 
     name: str
+    """The row's name in the plan; empty for a mean."""
     role: str
+    """What the matrix does."""
     expert: str
+    """The expert's name; empty for a mean."""
     cosine: float
+    """⟨Σ̂, C⟩ / (‖Σ̂‖ ‖C‖), Frobenius."""
     centred: float
+    """The same after subtracting the mean eigenvalue from each diagonal, which removes what both
+    share with the identity.
+    """
     others: float | None
+    """Mean of ``centred`` with the other experts' C instead of its own; None with one expert."""
     overlap: float
+    """‖U_kᵀV_k‖² / k of the leading k eigenvectors of both."""
     chance: float
+    """k / I, the mean overlap of two unrelated subspaces."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,20 +256,26 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorChange(Change):
-    """One tensor of both models.
-
-    ``second_name``: in the second model, where it has another name or is tied to that tensor.
-    """
+    """One tensor of both models."""
 
     name: str
+    """In the first model."""
     role: str
+    """What the tensor does."""
     block: int | None
+    """Its transformer block; None outside blocks."""
     shape: tuple[int, ...]
+    """In both models."""
     dtype: str
+    """In the first model, a safetensors tag."""
     second_dtype: str
+    """In the second model."""
     second_name: str
+    """In the second model, where it has another name or is tied to that tensor."""
     norm: float
+    """‖W‖_F in the first model."""
     change: float
+    """‖W₂ − W‖_F."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,19 +61,22 @@ WORST_SHOWN: Final = 10
 
 @dataclass(frozen=True, kw_only=True)
 class LayerHealth:
-    """The health of one tensor.
-
-    ``norm_ratio``: ‖ΔW‖_F of the merge divided by the experts' mean ‖ΔW_t‖_F; None if unknown.
-    ``misbehaves``: the published variant of ACE moved the matrix far more than the cap of the
-    automatic variant allows, or refined it against the experts.
-    """
+    """The health of one tensor."""
 
     name: str
+    """The row's name in the plan."""
     statistics: LayerStatistics | None
+    """Of the experts; None if unknown."""
     report: LayerReport | None
+    """What the merge did; None before it."""
     findings: tuple[Check, ...]
+    """Worst first."""
     norm_ratio: float | None
+    """‖ΔW‖_F of the merge divided by the experts' mean ‖ΔW_t‖_F; None if unknown."""
     misbehaves: bool
+    """Whether the published variant of ACE moved the matrix far more than the cap of the automatic
+    variant allows, or refined it against the experts.
+    """
 
     @property
     def verdict(self) -> Verdict:
@@ -88,19 +91,20 @@ class LayerHealth:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelHealth:
-    """The health of all tensors together.
-
-    ``counts``: tensors by verdict. ``titles``: tensors by title of a finding, most frequent first.
-    ``worst``: the tensors with the worst findings, at most ``WORST_SHOWN``. ``misbehaving``:
-    tensors for which the automatic variant of ACE is worth trying.
-    """
+    """The health of all tensors together."""
 
     verdict: Verdict
+    """The worst of all tensors."""
     sentence: str
+    """A summary."""
     counts: Mapping[Verdict, int]
+    """Number of tensors by verdict."""
     titles: Mapping[str, int]
+    """Number of tensors by title of a finding, most frequent first."""
     worst: tuple[LayerHealth, ...]
+    """The tensors with the worst findings, at most ``WORST_SHOWN``."""
     misbehaving: tuple[str, ...] = ()
+    """Tensors for which the automatic variant of ACE is worth trying."""
 
 
 def layer_health(

@@ -65,22 +65,26 @@ Spectrum = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralFigures:
-    """The figures of one spectrum.
-
-    ``rank``: number of singular values above ``NEGLIGIBLE`` of the largest. ``top_energy``: energy
-    share of the leading 5 % of the directions. ``directions``: number of directions that hold each
-    share of ``MARKS``. ``frobenius``: √(Σ σ_i²); ``nuclear``: Σ σ_i; ``spectral``: σ_1.
-    """
+    """The figures of one spectrum."""
 
     frobenius: float
+    """√(Σ σ_i²)."""
     nuclear: float
+    """Σ σ_i."""
     spectral: float
+    """σ_1."""
     rank: int
+    """Number of singular values above ``NEGLIGIBLE`` of the largest."""
     condition: float
+    """σ_1 divided by the smallest of these."""
     effective_rank: float
+    """The exponential of the entropy of the σ_i as shares of their sum."""
     stable_rank: float
+    """Σ σ_i² / σ_1²."""
     top_energy: float
+    """Energy share of the leading 5 % of the directions."""
     directions: tuple[int, ...]
+    """Number of directions that hold each share of ``MARKS``."""
 
 
 def spectral_figures(sigma: Spectrum) -> SpectralFigures:

@@ -156,20 +156,20 @@ _ROUNDING: Final = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """The merged matrices of a model together.
-
-    ``relative_norm``: norm of the merged change divided by the mean norm of the experts' changes.
-    ``above``: number of matrices whose change exceeds a cap before it applies; ``delta``: δ of that
-    cap, or the usual one if there is none (``capped``: whether there is one), None if matrices have
-    different ones. ``known`` of ``total`` matrices were merged for this; the others are estimated.
-    """
+    """The merged matrices of a model together."""
 
     relative_norm: float
+    """Norm of the merged change divided by the mean norm of the experts' changes."""
     above: int
+    """Number of matrices whose change exceeds a cap before it applies."""
     delta: float | None
+    """δ of that cap, or the usual one if there is none; None if matrices have different ones."""
     capped: bool
+    """Whether there is a cap."""
     known: int
+    """Number of matrices that were merged for this; the others are estimated."""
     total: int
+    """Number of matrices."""
 
     @property
     def exact(self) -> bool:

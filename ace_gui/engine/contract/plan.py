@@ -175,19 +175,26 @@ NOTHING_AFTER: Final = RowAfter()
 class MatrixPart:
     """One of several matrices that a stored tensor holds.
 
-    ``tensor`` and ``tensor_shape`` belong to the stored tensor. Its flattened elements from
-    ``start`` to ``stop`` consist of repetitions of length ``period``, and the matrix has elements
-    ``first`` to ``last`` of every repetition. These are all elements if the matrix is contiguous,
-    and a third of each row in GPT-2, which stores query, key and value side by side.
+    Its flattened elements from ``start`` to ``stop`` consist of repetitions of length ``period``,
+    and the matrix has elements ``first`` to ``last`` of every repetition. These are all elements if
+    the matrix is contiguous, and a third of each row in GPT-2, which stores query, key and value
+    side by side.
     """
 
     tensor: str
+    """Name of the stored tensor."""
     tensor_shape: tuple[int, ...]
+    """Shape of the stored tensor."""
     start: int
+    """First element of the stored tensor that counts."""
     stop: int
+    """The element after the last."""
     period: int
+    """Length of a repetition, in elements."""
     first: int
+    """First element of each repetition."""
     last: int
+    """The element after its last."""
 
     @property
     def elements(self) -> int:
@@ -212,30 +219,38 @@ class MatrixPart:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRow:
-    """One tensor of the output, or of the experts' heads; or one of the matrices in a tensor.
-
-    ``name`` is the base's name, followed by "[query]" or "[7]" if the row is a ``part`` of the
-    tensor; the parts of a tensor follow one another in stored order. ``shape`` and ``dtype`` are
-    the base's as stored, or the first owner's if the base lacks the tensor. ``transposed``: stored
-    as inputs × outputs, merged as outputs × inputs. ``experts``: indices of the experts that have
-    it. ``override``: its own settings, None if the recipe's method, parameters and weights apply.
-    ``after``: the steps after the method.
-    """
+    """One tensor of the output, or of the experts' heads; or one of the matrices in a tensor."""
 
     name: str
+    """The base's name, followed by "[query]" or "[7]" if the row is a ``part`` of the tensor. The
+    parts of a tensor follow one another in stored order.
+    """
     role: str
+    """What the tensor does."""
     shape: tuple[int, ...]
+    """The base's as stored, or the first owner's if the base lacks the tensor."""
     dtype: str
+    """A safetensors tag, of the same tensor as ``shape``."""
     disposition: Disposition
+    """What is done with it."""
     reason: str
+    """Why, as a sentence."""
     in_base: bool = True
+    """Whether the base has the tensor."""
     block: int | None = None
+    """Its transformer block; None outside blocks."""
     transposed: bool = False
+    """Whether it is stored as inputs × outputs, and merged as outputs × inputs."""
     tied_to: str | None = None
+    """Name of the tensor whose storage it shares; None if it has its own."""
     experts: tuple[int, ...] = ()
+    """Indices of the experts that have it."""
     override: RowOverride | None = None
+    """Its own settings; None if the recipe's method, parameters and weights apply."""
     part: MatrixPart | None = None
+    """Its place in the stored tensor; None for a whole tensor."""
     after: RowAfter = NOTHING_AFTER
+    """The steps after the method."""
     written: str = ""
     """Its dtype tag in an output of the base's formats, if it is quantised there; empty: ``dtype``,
     in which it is read."""
@@ -290,45 +305,60 @@ class PlanRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertSummary:
-    """One line of the list of experts. ``folder``: None for a single file."""
+    """One line of the list of experts."""
 
     name: str
+    """In the recipe."""
     path: str
+    """As text."""
     bytes: int
+    """Of its weights."""
     dtype: str
+    """The most frequent, a safetensors tag."""
     architecture: str
+    """For people."""
     warnings: tuple[str, ...] = ()
+    """One sentence each."""
     folder: Path | None = None
+    """What libraries load it from; None for a single file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything known before any tensor is read.
-
-    ``parameters``: the method's parameters, all resolved; ``parameter_notes``: by name, the origin
-    of a value that the recipe left open. ``heterogeneity``: whether the method separates tensors by
-    γ. ``peak_bytes``: estimated peak memory of the merge, determined by ``largest_tensor``; on a
-    GPU with ``gpu_bytes`` it is ``host_bytes_with_gpu``. ``free_memory``: of the machine at
-    planning. ``bytes_for_experts``: size of heads and of what the method stores for each expert.
-    ``checks``: worst first.
-    """
+    """Everything known before any tensor is read."""
 
     recipe: Recipe
+    """What was planned."""
     base: ExpertSummary
+    """The base model."""
     experts: tuple[ExpertSummary, ...]
+    """In the recipe's order."""
     rows: tuple[PlanRow, ...]
+    """One per tensor, or per matrix in it, in the base's order."""
     parameters: Mapping[str, ParameterValue]
+    """The method's parameters, all resolved."""
     parameter_notes: Mapping[str, str]
+    """By name, the origin of a value that the recipe left open."""
     heterogeneity: bool
+    """Whether the method separates tensors by γ."""
     warnings: tuple[str, ...] = ()
+    """One sentence each."""
     checks: tuple[Check, ...] = ()
+    """Worst first."""
     bytes_to_write: int = 0
+    """Size of the output."""
     bytes_for_experts: int = 0
+    """Size of heads and of what the method stores for each expert."""
     peak_bytes: int = 0
+    """Estimated peak memory of the merge."""
     largest_tensor: str = ""
+    """The tensor that determines it."""
     gpu_bytes: int = 0
+    """Estimated peak memory of a GPU."""
     host_bytes_with_gpu: int = 0
+    """Estimated peak memory of the machine if a GPU merges."""
     free_memory: int = 0
+    """Of the machine at planning, in bytes."""
 
     def memory_check(self, memory_bytes: int | None, gpu_memory: int = 0) -> Check:
         """Whether memory suffices for a merge.

@@ -42,27 +42,34 @@ EXPERTS: Final = "experts"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskScore:
-    """One score. ``model``: base, an expert's name, or a folder. ``n``: number of examples.
-
-    ``normalised``: share of the score of the task's own expert; None if it has none, or if that
-    score is too small to compare with. ``own``: the model is that expert. ``each_N``: each
-    example's contribution to the score. ``chat``: whether prompts were in the chat template; None:
-    the model gets no prompts. ``cut``: number of examples with a cut answer or input;
-    ``cut_words``: labelled words among these that have no answer.
-    """
+    """One score."""
 
     model: str
+    """"base", an expert's name, or a folder."""
     task: str
+    """The task's title."""
     metric: str
+    """The metric's name."""
     score: float
+    """Its value."""
     n: int
+    """Number of examples."""
     standard_error: float
+    """Of the score; NaN if unknown."""
     normalised: float | None = None
+    """Share of the score of the task's own expert; None if it has none, or if that score is too
+    small to compare with.
+    """
     own: bool = False
+    """Whether the model is that expert."""
     each_N: NDArray[np.float64] = field(default_factory=_of_no_example, compare=False, repr=False)
+    """Each example's contribution to the score."""
     chat: bool | None = None
+    """Whether prompts were in the chat template; None: the model gets no prompts."""
     cut: int = 0
+    """Number of examples with a cut answer or input."""
     cut_words: int = 0
+    """Labelled words among these that have no answer."""
 
     @property
     def text(self) -> str:
@@ -113,21 +120,24 @@ def _number_or_nan(value: float | None) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class MeanScore:
-    """Unweighted means of a model over all tasks.
-
-    ``score``: None if the model was not scored on all tasks, if metrics differ in direction, or if
-    a score is not finite. ``normalised``: mean share of the experts' scores; None if a task has
-    none. ``gain``: mean share of the way from the base's score to the expert's; None if the base or
-    an expert was not scored, or an expert is not better. ``undefined``: tasks whose score is NaN or
-    infinite. ``unmeasured``: tasks without a share.
-    """
+    """Unweighted means of a model over all tasks."""
 
     model: str
+    """As in ``TaskScore``."""
     score: float | None
+    """Mean score; None if the model was not scored on all tasks, if metrics differ in direction, or
+    if a score is not finite.
+    """
     normalised: float | None
+    """Mean share of the experts' scores; None if a task has none."""
     gain: float | None = None
+    """Mean share of the way from the base's score to the expert's; None if the base or an expert
+    was not scored, or an expert is not better.
+    """
     undefined: tuple[str, ...] = ()
+    """Tasks whose score is NaN or infinite."""
     unmeasured: tuple[str, ...] = ()
+    """Tasks without a share."""
 
     def record(self) -> dict[str, object]:
         """The dict of ``evaluate --json``."""
@@ -299,23 +309,28 @@ WHOLE: Final = "whole model"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRoutes:
-    """The weights that a model's routers gave to the experts, averaged over a task's examples.
-
-    ``owner``: the expert of the task, None if it has none. ``share_LT``: by layer and expert; each
-    row adds up to the router's total. ``seconds``: mean time of the model per example;
-    ``plain_seconds``: without its modules.
-    """
+    """The weights that a model's routers gave to the experts, averaged over a task's examples."""
 
     model: str
+    """The model's folder."""
     task: str
+    """The task's title."""
     owner: str | None
+    """The expert of the task; None if it has none."""
     layers: tuple[str, ...]
+    """Where the routers are."""
     experts: tuple[str, ...]
+    """Their names."""
     share_LT: tuple[tuple[float, ...], ...]
+    """By layer and expert; each row adds up to the router's total."""
     n: int
+    """Number of examples."""
     seconds: float
+    """Mean time of the model per example."""
     plain_seconds: float
+    """The same without its modules."""
     module_bytes: int
+    """Size of the modules."""
 
     @property
     def mean_T(self) -> tuple[float, ...]:
@@ -351,27 +366,36 @@ class ShownExample:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskDescribed:
-    """A task as it would be scored: its inferred settings and first examples.
-
-    ``expert``: the owner of the task. ``kinds``, ``metrics``: possible choices; ``table_columns``:
-    all columns of its data; ``columns``: the columns used, by role; ``roles``: roles required by
-    its kind, ``optional``: further ones it can use. ``count``: number of examples. ``fault``: a
-    sentence on an error, with file and row; the other fields are then filled as far as known.
-    """
+    """A task as it would be scored: its inferred settings and first examples."""
 
     task: Task
+    """As it was given."""
     expert: str | None = None
+    """The owner of the task; None if it has none."""
     kinds: tuple[TaskKind, ...] = ()
+    """Possible kinds."""
     kind: TaskKind | None = None
+    """Its kind; None if unknown."""
     metrics: tuple[Metric, ...] = ()
+    """Possible metrics."""
     metric: Metric | None = None
+    """Its metric; None if unknown."""
     table_columns: tuple[str, ...] = ()
+    """All columns of its data."""
     roles: tuple[str, ...] = ()
+    """Roles required by its kind."""
     optional: tuple[str, ...] = ()
+    """Further roles that it can use."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The columns used, by role."""
     count: int = 0
+    """Number of examples."""
     examples: tuple[ShownExample, ...] = ()
+    """The first examples."""
     fault: str = ""
+    """A sentence on an error, with file and row; the other fields are then filled as far as known.
+    Empty without one.
+    """
 
 
 class Verdict(IntEnum):
@@ -394,19 +418,22 @@ class ComparedExample:
 
 @dataclass(frozen=True, kw_only=True)
 class ExamplesCompared:
-    """The examples of one task on which ``model`` and ``other`` differ, or both fail.
-
-    ``counts``: all examples by verdict; ``examples``: the first of them, or those that differ most
-    if there is no right or wrong.
-    """
+    """The examples of one task on which two models differ, or both fail."""
 
     task: str
+    """The task's title."""
     kind: TaskKind
+    """Of the task."""
     metric: Metric
+    """Of the task."""
     model: str
+    """The first model, a merge."""
     other: str
+    """The second model."""
     counts: Mapping[Verdict, int]
+    """All examples by verdict."""
     examples: Mapping[Verdict, tuple[ComparedExample, ...]]
+    """The first of them, or those that differ most if there is no right or wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -434,35 +461,40 @@ def usual_merges(parameters: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class TunePoint:
-    """One merge of the search, at ``index`` (from 0) ``of`` its number of merges.
-
-    ``score``: the objective, on the half of the data used for the search: the mean share of the
-    experts' scores, or the mean score; None if this merge failed, with the reason in ``error``.
-    ``seconds``: of merging and scoring.
-    """
+    """One merge of the search."""
 
     parameters: Mapping[str, ParameterValue]
+    """The values tried."""
     index: int
+    """From 0."""
     of: int
+    """Number of merges of the search."""
     score: float | None
+    """The objective, on the half of the data used for the search: the mean share of the experts'
+    scores, or the mean score; None if this merge failed.
+    """
     seconds: float
+    """Of merging and scoring."""
     error: str = ""
+    """Why it failed; empty if it did not."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """``best``: one of ``points``. ``scores``: of that merge on the other half of the data.
-
-    ``before``: of the original recipe on the same half. ``seconds``: of everything. ``recipe``:
-    with the chosen values, and with those that followed from the base model.
-    """
+    """The result of a search."""
 
     points: tuple[TunePoint, ...]
+    """All merges of the search."""
     best: TunePoint
+    """One of ``points``."""
     scores: tuple[TaskScore, ...]
+    """Of that merge on the other half of the data."""
     before: tuple[TaskScore, ...]
+    """Of the original recipe on the same half."""
     seconds: float
+    """Of everything."""
     recipe: Recipe
+    """With the chosen values, and with those that followed from the base model."""
 
     @property
     def compared(self) -> tuple[TaskScore, ...]:

@@ -21,10 +21,12 @@ class TryInput:
     """The name of one of its examples; empty: ``text`` or ``picture`` is given."""
 
     text: str = ""
+    """The text; for a chat, the last question."""
     pair: str = ""
     """The second of two texts."""
 
     picture: Path | None = None
+    """The picture's file; None for a text."""
 
     seed: int = 0
     """The same for all models."""
@@ -75,6 +77,7 @@ class Tried:
     """``model`` has answered."""
 
     model: str
+    """"base", an expert's name, or a folder."""
 
     shares: tuple[tuple[str, float], ...] = ()
     """By label, largest first; they add up to 1."""

@@ -60,19 +60,20 @@ class Own:
 
 @dataclass(frozen=True, kw_only=True)
 class Loading:
-    """The source of a model; equal sources give the same model.
-
-    ``config``: of the model with its head. ``modules``: modules to attach. ``preprocessing``:
-    folders that may have a tokenizer or image processor; the first that has one is used.
-    ``model``: one in memory, which is used unchanged.
-    """
+    """The source of a model; equal sources give the same model."""
 
     folder: Path
+    """Its folder."""
     config: Mapping[str, Any]
+    """That of the model with its head."""
     own: Own | None = None
+    """Tensors from other files that are put into the model; None without any."""
     modules: ModulesOf | None = None
+    """Modules to attach; None without any."""
     model: Any = None
+    """One in memory, which is used unchanged; None to load it."""
     preprocessing: tuple[Path, ...] = field(compare=False)
+    """Folders that may have a tokenizer or image processor; the first that has one is used."""
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -243,11 +243,17 @@ class TaskData:
     """A task with its examples and inferred settings."""
 
     task: Task
+    """As it was given."""
     kind: TaskKind
+    """Its kind."""
     metric: Metric
+    """Its metric."""
     columns: Mapping[str, tuple[str, ...]]
+    """The columns used, by role."""
     table: Table
+    """Its data."""
     examples: tuple[Example, ...]
+    """Those that count."""
 
     @property
     def name(self) -> str:

@@ -99,8 +99,11 @@ class Layer:
     """One tensor, with what is known of it before a merge."""
 
     name: str
+    """The row's name in the plan."""
     role: str
+    """What the tensor does."""
     shape: tuple[int, ...]
+    """The base's as stored."""
     disposition: str
     """How the merged model obtains it."""
     reason: str

@@ -59,45 +59,58 @@ class AdapterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Everything the result of a merge depends on, and what its export needs.
-
-    ``input_folders``: model folders, where no output may go. ``expert_classes``: transformers class
-    of each expert, if known. ``headers``: digest of the tensors' positions in the inputs and of how
-    they are computed (``layout_digest``). ``dtypes``: dtype tag of every tensor in the store, in
-    file order. ``stems``: name stem of the weight files of each part of the model.
-    ``side_by_side``: number of matrices merged at the same time; it fixes the threads of each, on
-    which rounding may depend. On a GPU it is the number of batches, whose composition follows from
-    ``rows``. ``products``: library of the matrix products. ``measurements``: what was measured with
-    the experts' data. ``libraries``: versions by name; ``code``: digest of the source code.
-    ``added_methods``: digest of the source of each method from outside.
-    ``warnings``, ``notes``: from before the merge; its result does not depend on them.
-    ``metadata``: from the base's single file. ``adapter``: how it is written as one; None for a
-    model.
-    """
+    """Everything the result of a merge depends on, and what its export needs."""
 
     recipe: Recipe
+    """What was merged."""
     parameters: Mapping[str, ParameterValue]
+    """The method's, all resolved."""
     inputs: tuple[InputFile, ...]
+    """The files."""
     input_folders: tuple[Path, ...]
+    """Model folders, where no output may go."""
     expert_classes: tuple[str | None, ...]
+    """transformers class of each expert; None if unknown."""
     rows: tuple[PlanRow, ...]
+    """The plan's."""
     headers: str
+    """Digest of the tensors' positions in the inputs and of how they are computed
+    (``layout_digest``).
+    """
     dtypes: Mapping[str, str]
+    """Dtype tag of every tensor in the store, in file order."""
     stems: Mapping[str, str]
+    """Name stem of the weight files of each part of the model."""
     shard_bytes: int
+    """Largest size of a file of weights."""
     device: str
+    """What merged."""
     threads: int
+    """Of matrix products."""
     side_by_side: int
+    """Number of matrices merged at the same time; it fixes the threads of each, on which rounding
+    may depend. On a GPU it is the number of batches, whose composition follows from ``rows``.
+    """
     products: str = "torch"
+    """Library of the matrix products."""
     measurements: tuple[str, ...] = ()
+    """Keys of what was measured with the experts' data."""
     program: str = __version__
+    """Version of this program."""
     code: str = ""
+    """Digest of its source code."""
     added_methods: Mapping[str, str] = field(default_factory=dict)
+    """Digest of the source of each method from outside."""
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
+    """Versions by name."""
     warnings: tuple[str, ...] = ()
+    """From before the merge; its result does not depend on them."""
     notes: tuple[str, ...] = ()
+    """The same for notes."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    """That of the base's single file."""
     adapter: AdapterOptions | None = None
+    """How it is written as an adapter; None for a model."""
 
     @property
     def resolved_recipe(self) -> Recipe:

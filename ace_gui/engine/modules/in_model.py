@@ -111,18 +111,20 @@ class Router(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class _Target:
-    """Elements of a parameter that the experts change, all in one form.
-
-    ``owners``: indices of the experts; ``sizes``: their ranks, for low-rank factors. ``names``: of
-    the tensors, shared by all experts, or two per expert for chosen elements.
-    """
+    """Elements of a parameter that the experts change, all in one form."""
 
     parameter: str
+    """Its name in the model."""
     part: MatrixPart
+    """The elements."""
     form: str
+    """How the changes are stored."""
     owners: tuple[int, ...]
+    """Indices of the experts."""
     sizes: tuple[int, ...]
+    """Their ranks, for low-rank factors."""
     names: tuple[str, ...]
+    """Of the tensors, shared by all experts, or two per expert for chosen elements."""
 
 
 class Differences(nn.Module):

@@ -60,12 +60,19 @@ class ModulesManifest:
     """The content of ``modules.json``."""
 
     kind: ModuleKind
+    """What the modules do."""
     method: str
+    """The method that made them."""
     settings: Mapping[str, float | int | bool | str]
+    """The method's parameters."""
     experts: tuple[str, ...]
+    """Their names, in order."""
     hashes: Mapping[str, str]
+    """SHA-256 of each file."""
     base: str | None = None
+    """Digest of the base's tensors; None if the modules need no base."""
     schema: int = SCHEMA
+    """Version of this layout."""
 
 
 _MANIFEST: Final = TypeAdapter(ModulesManifest)

@@ -149,17 +149,20 @@ def open_modules(folder: Path) -> StoredModules:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskTensors:
-    """One expert's model. ``rows``: by stored tensor, the rows in it.
-
-    ``base_folder``, ``base``: None if the modules need none. ``head``: the expert's own tensors.
-    """
+    """One expert's model."""
 
     modules: StoredModules
+    """The stored modules."""
     expert: str
+    """Its name."""
     rows: Rows
+    """By stored tensor, the rows in it."""
     base_folder: Path | None
+    """The base's folder; None if the modules need none."""
     base: Checkpoint | None
+    """The base; None if the modules need none."""
     head: Checkpoint | None
+    """The expert's own tensors; None without any."""
 
     def outputs(self) -> Iterator[OutputTensor]:
         """Names, dtypes and shapes of ``tensors``."""

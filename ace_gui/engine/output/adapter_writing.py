@@ -178,14 +178,20 @@ def require_adapter_disk(plan: AdapterPlan, prepared: Prepared, target: Path) ->
 
 @dataclass
 class _Writing:
-    """One adapter being written. ``plan``: has the final ranks once they are known."""
+    """One adapter being written."""
 
     plan: AdapterPlan
+    """Its parameters; it has the final ranks once they are known."""
     readers: Readers
+    """Of the models."""
     device: torch.device
+    """Where it is computed."""
     store: AdapterStore
+    """Where it is written."""
     balanced: bool
+    """Whether the singular values are shared between both factors."""
     pool: ThreadPoolExecutor = field(init=False)
+    """The threads of the work."""
 
     def __post_init__(self) -> None:
         self.prepared = self.readers.prepared

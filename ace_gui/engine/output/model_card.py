@@ -53,18 +53,20 @@ FrontMatter = Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """The origin of a merge. ``models``: hub names of base and experts that are certain.
-
-    ``base``: that of the base, else empty. ``licences``: by model, base first, from its card; empty
-    if the card has none.
-    """
+    """The origin of a merge."""
 
     models: tuple[str, ...]
+    """Hub names of base and experts that are certain."""
     licences: tuple[tuple[str, str], ...]
+    """By model, base first, from its card; empty if the card has none."""
     licence_details: Mapping[str, str]
+    """Name and link of a licence unknown to hubs, if all cards have the same."""
     languages: tuple[str, ...]
+    """Of all cards."""
     task: str
+    """The pipeline tag; empty if unknown."""
     base: str = ""
+    """Hub name of the base, else empty."""
 
     @property
     def licence(self) -> str:

@@ -153,6 +153,7 @@ class AdapterPlan:
     """The parameters of an adapter, in plan order."""
 
     factored: tuple[Factored, ...]
+    """Parameters whose change is written as two factors."""
 
     unfactored: tuple[Whole, ...]
     """Those that the merge changes; after ``completed`` also the others of their modules."""

@@ -110,18 +110,22 @@ def scales_base(recipe: Recipe, method: MergeMethod[object]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rules:
-    """The inputs of the decisions. ``kept``: vocabulary tensors that are kept from the base.
-
-    ``left_out``: as for ``plan_rows``.
-    """
+    """The inputs of the decisions."""
 
     base: OpenedModel
+    """The base model."""
     experts: Sequence[OpenedModel]
+    """In the recipe's order."""
     method: MergeMethod[object]
+    """The recipe's method."""
     recipe: Recipe
+    """The recipe."""
     heads: HeadChoice
+    """What is done with task heads."""
     kept: Collection[str]
+    """Vocabulary tensors that are kept from the base."""
     left_out: LeftOut | None = None
+    """As for ``plan_rows``."""
 
     def row(self, name: str) -> PlanRow:
         """The row of a tensor of the base."""

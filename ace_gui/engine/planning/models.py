@@ -71,27 +71,32 @@ class Untied:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedModel:
-    """A model of the recipe.
-
-    ``own_names``: the base's name of a tensor → its name in this model's files; a head that is tied
-    here has the embedding's name. ``extra``: names in this model's files without a counterpart in
-    the base. ``token_rows``: for tensors with one row per token of another vocabulary, by the
-    base's name: this model's row for each row of the base, negative if there is none. ``lacks``:
-    parts of the base that this model lacks. ``joined``: the vocabulary of a base extended with new
-    tokens. ``slices``: of a base made of slices, the slice in which each tensor is. ``untied``: of
-    a base, the tensors that are not tied although its config says so.
-    """
+    """A model of the recipe."""
 
     name: str
+    """In the recipe; of the base its own."""
     checkpoint: Checkpoint
+    """Its files and tensors."""
     architecture: Architecture
+    """The traits of its tensors."""
     own_names: Mapping[str, str]
+    """The base's name of a tensor → its name in this model's files; a head that is tied here has
+    the embedding's name.
+    """
     extra: tuple[str, ...] = ()
+    """Names in this model's files without a counterpart in the base."""
     token_rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    """For tensors with one row per token of another vocabulary, by the base's name: this model's
+    row for each row of the base, negative if there is none.
+    """
     lacks: frozenset[str] = frozenset()
+    """Parts of the base that this model lacks."""
     joined: Joined | None = None
+    """The vocabulary of a base extended with new tokens; None if it is as it was."""
     slices: Mapping[str, int] = field(default_factory=dict)
+    """Of a base made of slices, the slice in which each tensor is."""
     untied: Mapping[str, Untied] = field(default_factory=dict)
+    """Of a base, the tensors that are not tied although its config says so."""
 
     @property
     def outside(self) -> frozenset[str]:

@@ -133,14 +133,20 @@ def _tied(row: PlanRow, rows: Mapping[str, PlanRow]) -> PlanRow:
 
 @dataclass(frozen=True, kw_only=True)
 class _Choice:
-    """The result of the rules so far for one tensor. ``values``: only those that were set."""
+    """The result of the rules so far for one tensor."""
 
     method: str
+    """The name of its method."""
     values: dict[str, ParameterValue]
+    """The method's parameters that were set."""
     weights: dict[str, float]
+    """By expert."""
     after: After
+    """The steps after the method."""
     own: dict[str, dict[str, ParameterValue]] = dataclasses.field(default_factory=dict)
+    """Parameters for single experts, by name."""
     fate: Fate | None = None
+    """What is done with the tensor; None if no rule says it."""
 
     def under(self, rule: Override, recipe: Recipe) -> _Choice:
         """The choice after one more rule."""

@@ -28,20 +28,22 @@ from ace_gui.stored_formats import FORMATS
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A plan, and the opened models and methods that carry it out.
-
-    ``method``, ``parameters``: the recipe's, which a row may override. ``tokenizers``: files that
-    determine matching rows, if rows are matched by token. ``groundwork``: what is found out about
-    the models before the merge; all else stays as it is.
-    """
+    """A plan, and the opened models and methods that carry it out."""
 
     plan: Plan
+    """What is done with each tensor."""
     base: OpenedModel
+    """The base model."""
     experts: tuple[OpenedModel, ...]
+    """In the recipe's order."""
     method: MergeMethod[Any]
+    """The recipe's method, which a row may override."""
     parameters: Any
+    """The method's parameters, which a row may override."""
     tokenizers: tuple[FileStamp, ...] = ()
+    """Files that determine matching rows, if rows are matched by token."""
     groundwork: Groundwork = field(default_factory=Groundwork, compare=False)
+    """What is found out about the models before the merge; all else stays as it is."""
 
     @property
     def recipe(self) -> Recipe:

@@ -216,20 +216,22 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """``tokens`` of the merged model, in ``rows`` rows; ``added``: the new ones.
-
-    ``owner``: the expert whose tokenizer has exactly these tokens; None if the base's is extended.
-    ``left_out``: tokens that some experts have and the merged model lacks. ``padding``: number of
-    last rows, of no token, that are added. ``rowless``: tokens for which no model has a row.
-    """
+    """The vocabulary of a merged model."""
 
     tokens: Tokens
+    """By index."""
     rows: int
+    """Number of rows of its embeddings."""
     added: tuple[str, ...]
+    """The new tokens."""
     owner: int | None
+    """The expert whose tokenizer has exactly these tokens; None if the base's is extended."""
     left_out: frozenset[str]
+    """Tokens that some experts have and the merged model lacks."""
     padding: int = 0
+    """Number of last rows, of no token, that are added."""
     rowless: frozenset[str] = frozenset()
+    """Tokens for which no model has a row."""
 
 
 def join(

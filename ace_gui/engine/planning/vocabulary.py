@@ -284,18 +284,22 @@ def _vocabulary_of(model: OpenedModel, base: OpenedModel, names: Sequence[str]) 
 
 @dataclass(frozen=True, kw_only=True)
 class _Extended:
-    """A vocabulary that is extended.
-
-    ``owners``: the experts with a vocabulary. ``names``: tensors with one row per token.
-    """
+    """A vocabulary that is extended."""
 
     base: OpenedModel
+    """The base model."""
     owners: tuple[OpenedModel, ...]
+    """The experts with a vocabulary."""
     ours: Known
+    """The base's vocabulary."""
     known: tuple[Known, ...]
+    """The vocabularies of ``owners``."""
     joined: Joined
+    """The merged model's vocabulary."""
     names: tuple[str, ...]
+    """Tensors with one row per token."""
     recipe: Recipe
+    """The recipe."""
 
     def model(self) -> OpenedModel:
         """The extended base."""

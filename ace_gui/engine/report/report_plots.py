@@ -45,26 +45,33 @@ NONE: Final = "–"
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """The content of a report. ``statistics`` and ``reports`` are by the rows' names.
-
-    ``recipe_text``: the recipe as YAML. ``gpu_peak``: set if a GPU merged. ``program``: its
-    version. ``created``: date for display.
-    """
+    """The content of a report."""
 
     plan: Plan
+    """Of the merge."""
     method: MethodInfo
+    """Its method."""
     statistics: Mapping[str, LayerStatistics]
+    """Of the experts, by the rows' names."""
     reports: Mapping[str, LayerReport]
+    """Of the merge, by the rows' names."""
     spectra: tuple[LayerSpectrum, ...]
+    """Of the matrices of note."""
     recipe_text: str
+    """The recipe as YAML."""
     program: str
+    """The program's version."""
     created: str
+    """Date for display."""
     checks: tuple[Check, ...] = ()
+    """Worst first."""
     scores: tuple[TaskScore, ...] = ()
+    """On the recipe's tasks."""
     distilled: Distilled | None = None
     """What aligning the merge with its experts gave."""
 
     gpu_peak: GpuPeak | None = None
+    """Set if a GPU merged."""
 
     @property
     def merged_rows(self) -> tuple[PlanRow, ...]:
@@ -218,25 +225,32 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """A plot, in the quantities of its axes. ``rows``: names for y = 0, 1, … instead of ticks.
-
-    ``marks``: a family of roles, a point and a tooltip. ``lines``: a CSS class and points.
-    ``medians``: of rows. ``limit``: a line across, and its name. ``families``: of roles, for a
-    legend in the picture.
-    """
+    """A plot, in the quantities of its axes."""
 
     title: str
+    """Above the plot."""
     description: str
+    """For screen readers."""
     x: Axis
+    """The horizontal axis."""
     y: Axis
+    """The vertical axis."""
     height: float = 300.0
+    """In pixels."""
     right: float = 14.0
+    """Margin in pixels."""
     rows: Sequence[str] = ()
+    """Names for y = 0, 1, … instead of ticks."""
     marks: Sequence[tuple[str, float, float, str]] = ()
+    """A family of roles, a point and a tooltip."""
     lines: Sequence[tuple[str, Sequence[Point]]] = ()
+    """A CSS class and points."""
     medians: Sequence[Point] = ()
+    """Of rows."""
     limit: tuple[float, str] | None = None
+    """A line across, and its name."""
     families: Sequence[str] = ()
+    """Of roles, for a legend in the picture."""
 
     @property
     def left(self) -> float:

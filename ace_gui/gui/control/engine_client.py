@@ -43,15 +43,22 @@ def _ignore(_: Event | End) -> None:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A running job. ``on_event`` receives its events, ``on_end`` its result."""
+    """A running job."""
 
     _client: EngineClient
+    """Where it runs."""
     _number: int
+    """Its number among all jobs."""
     job: Job
+    """What was asked for."""
     on_event: Callable[[Event], object]
+    """Receives its events."""
     on_end: Callable[[End], object]
+    """Receives its result."""
     quiet: bool
+    """Whether an error is not shown to the person."""
     began: float = field(default_factory=time.monotonic)
+    """Its start, by the monotonic clock, in seconds."""
 
     @property
     def title(self) -> str:

@@ -274,16 +274,27 @@ class _Record:
     """The record of a finished merge. Its store, next to it, has its tensors and reports."""
 
     recipe: Recipe
+    """What was merged."""
     parameters: Mapping[str, ParameterValue]
+    """The method's, all resolved."""
     name: str
+    """The person's own; empty without one."""
     made: float
+    """The time of its end, in seconds since 1970."""
     seconds: float
+    """The time of merging."""
     peak_bytes: int
+    """Peak memory of the process."""
     bytes: int
+    """Size of its tensors."""
     norm: float | None
+    """Of the merged change, over the experts' mean; None if unknown."""
     accuracies: Mapping[str, float]
+    """The measured scores by task."""
     exported: bool
+    """Whether it was exported."""
     schema: int = SCHEMA
+    """Version of this layout."""
 
 
 def write_record(run: MergeRun) -> None:

@@ -38,6 +38,7 @@ class ModelAnswer:
     """A model's answer so far."""
 
     text: str = ""
+    """What it has written so far."""
 
     earlier: str = ""
     """The conversation before this answer."""
@@ -55,7 +56,9 @@ class ModelAnswer:
     """Whether the answer is complete."""
 
     tokens: int = 0
+    """Number of tokens so far."""
     seconds: float = 0.0
+    """Time so far."""
 
     ending: Ending | None = None
     """Why it wrote no more."""

@@ -55,14 +55,20 @@ _SAYS_MUCH: Final = 4  # minimum length for a match in the tooltip
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command. ``menu``: the menu or part of the window. ``why``: why it is disabled, or ""."""
+    """A command of the window."""
 
     title: str
+    """As in its menu."""
     menu: str
+    """The menu or part of the window."""
     run: Callable[[], object]
+    """Carries it out."""
     shortcut: str = ""
+    """Its keys; empty without any."""
     tip: str = ""
+    """What it does."""
     why: str = ""
+    """Why it is disabled; empty if it is not."""
 
 
 def matching(commands: Iterable[Command], typed: str) -> list[Command]:

@@ -24,18 +24,20 @@ GAP = "\u2002"  # space between right-aligned numbers and the next column, and b
 
 @dataclass(frozen=True)
 class FigureColumn:
-    """A column of texts or of numbers, where NaN means unknown. ``tip`` explains it.
-
-    ``texts`` are displayed instead of the values, and ``tips`` are the cells' tooltips instead of
-    the texts. ``strong``: the rows in bold.
-    """
+    """A column of texts or of numbers."""
 
     title: str
+    """Its heading."""
     values: Sequence[str] | NDArray[np.float64] | NDArray[np.int64]
+    """Texts, or numbers where NaN means unknown."""
     tip: str = ""
+    """Explains it."""
     texts: Sequence[str] = ()
+    """Displayed instead of the values; empty: the values."""
     tips: Sequence[str] = ()
+    """The cells' tooltips instead of the texts."""
     strong: frozenset[int] = frozenset()
+    """The rows in bold."""
 
     @property
     def is_number(self) -> bool:

@@ -186,29 +186,36 @@ Value = str | float
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Column:
-    """A column of the layers table. Most fields are functions of a layer.
-
-    ``value``: a text, or a number with NaN for unknown. CSV has it under the title ``csv``, or
-    under the column's title in lower case. ``written`` is displayed instead of the value, ``key``
-    is sorted by, and ``read`` is for screen readers. ``largest_first``: the order after the first
-    click. ``digits``: the column's width, 0 to fit its texts. ``least``: the column is hidden in a
-    table with fewer digits of width; None: it is only in CSV and tooltips. ``useful``: the column
-    is hidden unless this is true for some layer. ``cell``: how it is drawn, see ``layer_cells``.
-    """
+    """A column of the layers table. Most fields are functions of a layer."""
 
     title: str
+    """Its heading."""
     value: Callable[[Layer], Value]
+    """A text, or a number with NaN for unknown."""
     tip: str = ""
+    """Explains it."""
     csv: str = ""
+    """Its title in CSV; empty: the column's title in lower case."""
     written: Callable[[Layer], str] | None = None
+    """Displayed instead of the value; None: the value."""
     key: Callable[[Layer], Value] | None = None
+    """Sorted by; None: the value."""
     read: Callable[[Layer], str] | None = None
+    """For screen readers; None: what is displayed."""
     is_number: bool = False
+    """Whether it is aligned as a number."""
     largest_first: bool = False
+    """The order after the first click."""
     digits: int = 0
+    """The column's width; 0 to fit its texts."""
     least: int | None = None
+    """The column is hidden in a table with fewer digits of width; None: it is only in CSV and
+    tooltips.
+    """
     useful: Callable[[Layer], bool] | None = None
+    """The column is hidden unless this is true for some layer; None: always shown."""
     cell: str = ""
+    """How it is drawn, see ``layer_cells``; empty: as text."""
 
     def text(self, layer: Layer) -> str:
         if self.written is not None:

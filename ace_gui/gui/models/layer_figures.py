@@ -31,22 +31,24 @@ from ace_gui.recipe.values import ParameterValue
 
 @dataclass(frozen=True, kw_only=True)
 class LayerFigures:
-    """The merged layers in model order; NaN means unknown.
-
-    ``gamma_L``: heterogeneity. ``mean_log_L``: mean over the experts of ln ‖ΔW_t‖²_F.
-    ``energies_LT``: ‖ΔW_t‖²_F; zero if an expert has no such tensor or did not change it.
-    ``override_tau_L``: the threshold of γ from an override, infinite if it has none; NaN for the
-    recipe's.
-    """
+    """The merged layers in model order; NaN means unknown."""
 
     names: tuple[str, ...] = ()
+    """The rows' names."""
     roles: tuple[str, ...] = ()
+    """What the tensors do."""
     blocks: tuple[int | None, ...] = ()
+    """Their transformer blocks."""
     experts: tuple[str, ...] = ()
+    """Their names."""
     gamma_L: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    """Heterogeneity."""
     mean_log_L: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    """Mean over the experts of ln ‖ΔW_t‖²_F."""
     energies_LT: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    """‖ΔW_t‖²_F; zero if an expert has no such tensor or did not change it."""
     override_tau_L: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    """The threshold of γ from an override, infinite if it has none; NaN for the recipe's."""
 
     def tau_L(self, tau: float) -> NDArray[np.float64]:
         """The threshold of each layer; ``tau``: the recipe's. Infinite where there is none."""

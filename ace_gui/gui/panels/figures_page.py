@@ -56,17 +56,29 @@ class FigureChoice:
     """The fields of the form."""
 
     first: PanelKind = PanelKind.GAMMA
+    """The first panel."""
     second: PanelKind | None = PanelKind.SPECTRA
+    """The second panel; None without one."""
     third: PanelKind | None = None
+    """The third panel; None without one."""
     width: float = 190.0
+    """Of the sheet in millimetres."""
     height: float = 0.0
+    """In millimetres; 0: as the panels need."""
     points: float = 8.0
+    """Size of the letters."""
     letters: Letters = Letters.SANS
+    """Their family."""
     colours: Colours = Colours.SAFE
+    """The set of colours."""
     limits: bool = True
+    """Whether limits such as τ are drawn."""
     before: bool = True
+    """Whether curves before refinement are drawn."""
     crosses: bool = True
+    """Whether unreliable values are marked."""
     names: bool = False
+    """Whether curves are named at their ends."""
 
     @property
     def kinds(self) -> tuple[PanelKind, ...]:

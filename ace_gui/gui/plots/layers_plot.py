@@ -292,17 +292,22 @@ _CHANGE_TIP: Final = "‖B − A‖ over ‖A‖, Frobenius norms"
 
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """One relative difference per name, NaN if undefined. ``columns``: the table's further columns.
-    ``cosines``: between the changes of two merges.
-    """
+    """One relative difference per name."""
 
     names: tuple[str, ...]
+    """The rows' names."""
     blocks: tuple[int | None, ...]
+    """Their transformer blocks."""
     relative: NDArray[np.float64]
+    """NaN if undefined."""
     tip: str
+    """Explains it."""
     columns: Callable[[], tuple[FigureColumn, ...]]
+    """The table's further columns."""
     title: str
+    """Of the plot."""
     cosines: NDArray[np.float64] | None = None
+    """Between the changes of two merges; None for two models."""
 
 
 _NONE: Final = Differences(

@@ -57,27 +57,34 @@ class Progress:
 
 @dataclass(kw_only=True)
 class MergeRun:
-    """A merge: finished, running, or interrupted and to be resumed from its store.
-
-    ``parameters``: the values at its start. ``accuracies``: the measured scores by task. ``name``:
-    the user's own. ``made``: the time of its end, in seconds since 1970. ``bytes``: the size of its
-    tensors. ``norm``: of the merged change, over the experts' mean. ``kept``: it stays when the
-    window closes or newer runs are made. ``outdated``: its models have changed since.
-    """
+    """A merge: finished, running, or interrupted and to be resumed from its store."""
 
     recipe: Recipe
+    """What is merged."""
     store: Path
+    """The folder of its tensors."""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    """The method's values at its start."""
     reports: dict[str, LayerReport] = field(default_factory=dict)
+    """By the rows' names, as far as it has come."""
     finished: MergeFinished | None = None
+    """Set at its end."""
     accuracies: Mapping[str, float] = field(default_factory=dict)
+    """The measured scores by task."""
     exported: bool = False
+    """Whether it was exported."""
     name: str = ""
+    """The person's own; empty without one."""
     made: float = 0.0
+    """The time of its end, in seconds since 1970."""
     bytes: int = 0
+    """The size of its tensors."""
     norm: float | None = None
+    """Of the merged change, over the experts' mean; None if unknown."""
     kept: bool = True
+    """Whether it stays when the window closes or newer runs are made."""
     outdated: bool = False
+    """Whether its models have changed since."""
 
     @property
     def key(self) -> RecipeKey:

@@ -144,21 +144,32 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFigures:
-    """A task, or the mean of all. ``owner``: its own expert. ``kept``, ``base_kept``: the scores of
-    merge and base over the expert's. ``lost``, ``gained``: examples, against the expert's."""
+    """A task, or the mean of all."""
 
     title: str
+    """The task's title."""
     metric: str
+    """Its metric."""
     owner: str | None
+    """Its own expert; None if it has none."""
     base: Figure
+    """The base's score."""
     merge: Figure
+    """The merge's score."""
     expert: Figure
+    """The expert's score."""
     kept: float
+    """The merge's score over the expert's; NaN if unknown."""
     base_kept: float
+    """The base's score over the expert's; NaN if unknown."""
     lost: int | None
+    """Examples that the expert has right and the merge has not; None if unknown."""
     gained: int | None
+    """Examples that the merge has right and the expert has not; None if unknown."""
     n: int
+    """Number of examples."""
     is_mean: bool = False
+    """Whether it is the mean of all tasks."""
 
 
 def figures_of(scores: KnownScores, model: str) -> list[TaskFigures]:

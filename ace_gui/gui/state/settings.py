@@ -32,21 +32,26 @@ _LARGEST: Final = 2.0**50
 
 @dataclass(frozen=True, kw_only=True)
 class RecentProject:
-    """A recent project. ``path``: its recipe. Other fields keep their defaults without a record.
-
-    ``colours``: palette indices of its experts. ``bytes``: of all its models. ``mean``: the score
-    of its merge. ``left``: the time of closing, in seconds since 1970.
-    """
+    """A recent project. Fields keep their defaults without a record."""
 
     path: Path
+    """Its recipe."""
     architecture: str = ""
+    """For people."""
     method: str = ""
+    """The method's title."""
     colours: tuple[int, ...] = ()
+    """Palette indices of its experts."""
     bytes: int = 0
+    """Of all its models."""
     is_merged: bool = False
+    """Whether it has a merge."""
     is_exported: bool = False
+    """Whether a merge was exported."""
     mean: float | None = None
+    """The score of its merge; None if it was not scored."""
     left: float = 0.0
+    """The time of closing, in seconds since 1970."""
 
     @classmethod
     def of(cls, session: Session, path: Path) -> RecentProject:

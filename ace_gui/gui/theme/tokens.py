@@ -32,47 +32,74 @@ Scheme = Literal["light", "dark", "system"]
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """The colours of one scheme, as "#rrggbb".
-
-    Backgrounds: ``canvas`` of the window, ``card`` of panels, ``raised`` of buttons and menus,
-    ``field`` of inputs, ``sunk`` of tracks and bands, ``tint`` of the selection. ``text2`` is
-    secondary text, ``text3`` captions. ``expert_colours`` are marks and have the same hue at the
-    same index in both schemes; ``expert_inks`` are the same hues as text.
-    """
+    """The colours of one scheme, as "#rrggbb"."""
 
     dark: bool
+    """Whether it is the dark scheme."""
     canvas: str
+    """Background of the window."""
     card: str
+    """Background of panels."""
     raised: str
+    """Background of buttons and menus."""
     field: str
+    """Background of inputs."""
     sunk: str
+    """Background of tracks and bands."""
     hover: str
+    """Background under the pointer."""
     tint: str
+    """Background of the selection."""
     line: str
+    """Lines between parts."""
     edge: str
+    """Borders of controls."""
     grid: str
+    """Lines in plots."""
     toast: str
+    """Background of short messages."""
     text: str
+    """Text."""
     text2: str
+    """Secondary text."""
     text3: str
+    """Captions."""
     accent: str
+    """The main button, links and focus."""
     accent_hover: str
+    """The main button under the pointer."""
     on_accent: str
+    """Text on ``accent``."""
     accent_on_tint: str
+    """Accent on ``tint``."""
     ok: str
+    """Good news."""
     warn: str
+    """Warnings."""
     warn_ground: str
+    """Background of warnings."""
     bad: str
+    """Errors."""
     toast_text: str
+    """Text of short messages."""
     toast_action: str
+    """Their button."""
     toast_warn: str
+    """Warnings in them."""
     toast_bad: str
+    """Errors in them."""
     control: str
+    """The control in comparisons, in grey."""
     axis: str
+    """Axes of plots."""
     merged: str
+    """The merge."""
     base: str
+    """The base model."""
     expert_colours: tuple[str, ...]
+    """Marks of the experts; the same hue at the same index in both schemes."""
     expert_inks: tuple[str, ...]
+    """The same hues as text."""
 
     def colour(self, name: str) -> str:
         """The colour with this name: ``accent``, ``accent 32`` with its opacity, ``expert 7``.

@@ -73,23 +73,26 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Layers with the same experts and the same rule.
-
-    ``shape``: (O, I). ``shares``: at least one expert's share. ``prior_scales``: κ of each layer
-    (Eqs. 12, 13). ``with_residual``: whether Eq. 17 is needed. ``tolerances``: required accuracy of
-    each layer. ``sizes``: approximate upper bound of ‖W_pre‖_F, from the experts' norms.
-    ``measured``: for a single layer, the covariances that replace Σ̂_t.
-    """
+    """Layers with the same experts and the same rule."""
 
     layers: Sequence[Experts]
+    """The experts' task vectors, layer by layer."""
     shape: tuple[int, int]
+    """(O, I)."""
     shares: Sequence[Share]
+    """At least one expert's share."""
     prior_scales: Sequence[float]
+    """κ of each layer (Eqs. 12, 13)."""
     with_residual: bool
+    """Whether Eq. 17 is needed."""
     rule: Rule
+    """Homogeneous or heterogeneous."""
     tolerances: Sequence[Tolerance]
+    """Required accuracy of each layer."""
     sizes: Sequence[float]
+    """Approximate upper bound of ‖W_pre‖_F of each layer, from the experts' norms."""
     measured: Measured | None = None
+    """For a single layer, the covariances that replace Σ̂_t; None: the estimate."""
 
     def read(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """ΔW_t of every layer (B × O × I) as a new tensor that may be overwritten."""
@@ -166,22 +169,24 @@ class Precision:
 
 @dataclass(frozen=True, kw_only=True)
 class Refinement:
-    """ΔW_refine of one layer (Eq. 18), float64.
-
-    ``k``: number of requested directions. ``rank``: number of those above rounding; only these are
-    used. ``weakest``: the last of these singular values as a share of the first. ``sensitivity``:
-    factor by which an error of W_pre + Δ_res is amplified. ``cosine``: of the angle to Σ_t ΔW_t.
-    ``size``: its Frobenius norm. ``ratio``: that norm divided by the norm of W_pre.
-    """
+    """ΔW_refine of one layer (Eq. 18), float64."""
 
     matrix_OI: Tensor
+    """ΔW_refine."""
     k: int
+    """Number of requested directions."""
     rank: int
+    """Number of those above rounding; only these are used."""
     weakest: float
+    """The last of these singular values as a share of the first."""
     sensitivity: float
+    """Factor by which an error of W_pre + Δ_res is amplified."""
     cosine: float
+    """Of the angle to Σ_t ΔW_t."""
     size: float
+    """Its Frobenius norm."""
     ratio: float
+    """That norm divided by the norm of W_pre."""
 
     def refines(self, refine: str) -> bool:
         """Whether the parameter ``refine`` lets it be added to W_pre."""
@@ -190,18 +195,21 @@ class Refinement:
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """W_pre of one layer and its Frobenius norm ``size`` (NaN: not known), and how it was found.
-
-    ``rule``: None if fewer than two experts changed the layer. ``condition``: upper bound on the
-    condition number of S; ``cut``: directions left out of S because of rounding. ``precision``:
-    None if no system was solved.
-    """
+    """W_pre of one layer, and how it was found."""
 
     value_OI: Tensor
+    """W_pre."""
     size: float = math.nan
+    """Its Frobenius norm; NaN: not known."""
     rule: Rule | None = None
+    """None if fewer than two experts changed the layer."""
     ridge_mass: float | None = None
+    """e = Σ_t ε_t; None if no system was solved."""
     condition: float | None = None
+    """Upper bound on the condition number of S; None if it was not bounded."""
     cut: int = 0
+    """Directions left out of S because of rounding."""
     refinement: Refinement | None = None
+    """ΔW_refine; None without one."""
     precision: Precision | None = None
+    """The number format and its error; None if no system was solved."""

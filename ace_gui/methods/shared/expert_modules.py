@@ -95,22 +95,25 @@ class Cut:
 
 @dataclass(frozen=True, kw_only=True)
 class Differences(Generic[Parameters]):
-    """Expert t is W + D_t, with the merged model W and the part of D_t that ``cut`` keeps.
+    """Expert t is W + D_t, with the merged model W and a part of D_t."""
 
-    ``of``: yields one D_t per expert, in order, from the experts' tensor (or a flat part of it if
-    entries are selected) and the parameters. ``with_biases``: also for the biases of the matrices.
-    ``roles``: only for tensors of these roles; None: for all that the method merges. ``shared``:
-    only for ``BLOCKS``, whose D_t are differences from the base. It returns the share of each
+    of: Callable[[Experts, Parameters], Iterator[Tensor]]
+    """Yields one D_t per expert, in order, from the experts' tensor (or a flat part of it if
+    entries are selected) and the parameters.
+    """
+    cut: Callable[[Parameters], Cut]
+    """The part of D_t that is stored."""
+    kind: ModuleKind = ModuleKind.TASK
+    """How a model uses the modules."""
+    with_biases: bool = False
+    """Whether the biases of the matrices have differences, too."""
+    roles: frozenset[str] | None = None
+    """Only for tensors of these roles; None: for all that the method merges."""
+    shared: Callable[[Parameters], float] | None = None
+    """Only for ``BLOCKS``, whose D_t are differences from the base. It returns the share of each
     expert with which the routers start. These parameters also have ``steps``, ``learning_rate`` and
     ``patience``.
     """
-
-    of: Callable[[Experts, Parameters], Iterator[Tensor]]
-    cut: Callable[[Parameters], Cut]
-    kind: ModuleKind = ModuleKind.TASK
-    with_biases: bool = False
-    roles: frozenset[str] | None = None
-    shared: Callable[[Parameters], float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

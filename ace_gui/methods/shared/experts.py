@@ -125,24 +125,27 @@ class Merged:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Further arguments for methods; most methods ignore them.
-
-    ``keep_preliminary``: also return the solution before refinement, if there is one.
-    ``random_key``: for methods that draw random numbers. ``findings``: results of the method's
-    surveys, for the experts that have the tensor. ``own``: parameters for each
-    expert, if the method supports them. ``base``: W₀, shaped and oriented like the task vectors,
-    for methods that work on whole weights. ``tolerance``: required accuracy of the result, for
-    methods that can save time with it. ``measured``: the statistics of the experts' data that the
-    method ``needs``.
-    """
+    """Further arguments for methods; most methods ignore them."""
 
     keep_preliminary: bool = False
+    """Whether to return the solution before refinement, too, if there is one."""
     random_key: RandomKey | None = None
+    """For methods that draw random numbers; None for others."""
     findings: Findings | None = None
+    """Results of the method's surveys, for the experts that have the tensor; None if they are not
+    made yet.
+    """
     own: Sequence[Any] | None = None
+    """Parameters for each expert, if the method supports them; None: the same for all."""
     base: Tensor | None = None
+    """W₀, shaped and oriented like the task vectors, for methods that work on whole weights; None
+    for others.
+    """
     tolerance: Tolerance = STRICT
+    """Required accuracy of the result, for methods that can save time with it."""
     measured: Measured | None = None
+    """The statistics of the experts' data that the method ``needs``; None for methods without data.
+    """
 
     def required_base(self) -> Tensor:
         """The base's weights. Raises MethodError if they were not given."""

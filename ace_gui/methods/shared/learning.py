@@ -27,51 +27,62 @@ TOGETHER: Final = 1 << 22
 
 @dataclass(frozen=True, kw_only=True)
 class Learning(Generic[Parameters]):
-    """How a method learns its values; most fields are functions.
-
-    ``start``: returns a tensor's initial values. ``shared``: returns the initial values that the
-    whole model shares; their first dimension is the experts. ``gates``: maps the learned values to
-    the numbers that scale or mask each expert's part; it is differentiable. It may draw random
-    numbers if it gets a generator. Without one, it returns the gates of the exported model. The
-    gate "coefficient" holds the λ_t and "mask" holds m, by default all 1.
-    ``part``: the contribution of expert t, before λ_t, from its factors and the gates; it is
-    differentiable by the gates. The default is ΔW_t. ``factors``: yields each expert's input to
-    ``part``; the default is {"delta": ΔW_t}. ``prepares``: whether these parameters need
-    ``factors``, which are then kept on disk.
-    ``per_expert``: learn each expert separately, on its own tasks. ``penalty``: a number that each
-    tensor adds to the loss, from its gates, the parameters and the number of tensors. ``radius``:
-    how far all values together are moved along the gradient before a step's gradient is taken.
-    ``temperature``: by which logits are divided before they are compared with an expert's.
-    ``hidden``: weight of the squared difference of hidden states from an expert's; 0 if they are
-    not compared. ``inputs``: most inputs of each task; None: as many as for other methods.
-    ``plain_descent``: w ← w − rate · ∂L/∂w, without moments. ``numbers``: how many values a tensor
-    of this shape has for T experts. ``settled``: maps a learned value to the form that is stored.
-    ``figures``: from the gates, one number per expert for the progress plot; it is empty for a
-    tensor without such a number. ``curve``: what these numbers mean.
-    """
+    """How a method learns its values; most fields are functions."""
 
     start: Callable[[Sequence[Tensor], Parameters, Findings | None], Values]
+    """Returns a tensor's initial values."""
     figures: Callable[[Values], Tensor]
+    """From the gates, one number per expert for the progress plot; empty for a tensor without such
+    a number.
+    """
     curve: str
+    """What these numbers mean."""
     part: Callable[[int, Values, Values], Tensor] = lambda _t, factors, _gates: factors["delta"]
+    """The contribution of expert t, before λ_t, from its factors and the gates; it is
+    differentiable by the gates. The default is ΔW_t.
+    """
     numbers: Callable[[tuple[int, ...], int], int] = lambda _, experts: experts
+    """How many values a tensor of this shape has for T experts."""
     gates: Callable[[Values, Parameters, torch.Generator | None], Values] = lambda values, *_: (
         values
     )
+    """Maps the learned values to the numbers that scale or mask each expert's part; it is
+    differentiable. It may draw random numbers if it gets a generator. Without one, it returns the
+    gates of the exported model. The gate "coefficient" holds the λ_t and "mask" holds m, by default
+    all 1.
+    """
     shared: Callable[[Parameters, int], Values] | None = None
+    """Returns the initial values that the whole model shares; their first dimension is the experts.
+    None without such values.
+    """
     factors: (
         Callable[[Sequence[Tensor], Sequence[float], Parameters, Findings | None], Iterator[Values]]
         | None
     ) = None
+    """Yields each expert's input to ``part``; None: {"delta": ΔW_t}."""
     prepares: Callable[[Parameters], bool] = lambda _: True
+    """Whether these parameters need ``factors``, which are then kept on disk."""
     per_expert: bool = False
+    """Whether each expert is learned separately, on its own tasks."""
     penalty: Callable[[Values, Parameters, int], Tensor] | None = None
+    """A number that each tensor adds to the loss, from its gates, the parameters and the number of
+    tensors; None for none.
+    """
     radius: Callable[[Parameters], float] = lambda _: 0.0
+    """How far all values together are moved along the gradient before a step's gradient is taken.
+    """
     temperature: Callable[[Parameters], float] = lambda _: 1.0
+    """By which logits are divided before they are compared with an expert's."""
     hidden: Callable[[Parameters], float] = lambda _: 0.0
+    """Weight of the squared difference of hidden states from an expert's; 0 if they are not
+    compared.
+    """
     inputs: Callable[[Parameters], int] | None = None
+    """Most inputs of each task; None: as many as for other methods."""
     plain_descent: bool = False
+    """Whether w ← w − rate · ∂L/∂w, without moments."""
     settled: Callable[[Tensor], Tensor] = lambda value: value
+    """Maps a learned value to the form that is stored."""
 
 
 def change(

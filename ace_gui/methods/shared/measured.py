@@ -36,21 +36,22 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The statistics or learned values of one tensor, float32, in the order of the task vectors.
-
-    ``each``: one tensor per expert. For ``INPUTS`` it is I × I for a matrix of I inputs, not
-    centred. For ``GRADIENTS`` it has the shape of the task vector. Indexing may read from disk.
-    ``centres``: for ``INPUTS``, the mean input (I). ``norms``, ``means``: Euclidean norm and mean
-    of the statistics of each expert's whole model. ``values``: the learned values by name;
-    ``experts``: their number of experts.
-    """
+    """The statistics or learned values of one tensor, float32, in the order of the task vectors."""
 
     each: Sequence[Tensor] = ()
+    """One tensor per expert. For ``INPUTS`` it is I × I for a matrix of I inputs, not centred. For
+    ``GRADIENTS`` it has the shape of the task vector. Indexing may read from disk.
+    """
     centres: Sequence[Tensor] = ()
+    """For ``INPUTS``, the mean input (I)."""
     norms: tuple[float, ...] = ()
+    """Euclidean norm of the statistics of each expert's whole model."""
     means: tuple[float, ...] = ()
+    """Their mean."""
     values: Mapping[str, Tensor] = field(default_factory=dict)
+    """The learned values by name."""
     experts: int = 0
+    """Number of experts of the learned values."""
 
 
 def required_measured(measured: Measured | None, experts: int) -> Measured:

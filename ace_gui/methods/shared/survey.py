@@ -70,19 +70,20 @@ class Survey(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomKey:
-    """Identifies a tensor: all that a method's random numbers depend on, and the tensor's role.
-
-    ``tensor``: its name in the base. ``experts``: their distinct names, in the order of the task
-    vectors. ``seed``: the recipe's seed. ``start``: where this part begins in the flattened tensor
-    as it is stored. ``turned``: whether the task vectors are transposes of the stored tensors.
-    """
+    """Identifies a tensor: all that a method's random numbers depend on, and the tensor's role."""
 
     tensor: str
+    """Its name in the base."""
     experts: tuple[str, ...]
+    """Their distinct names, in the order of the task vectors."""
     seed: int
+    """The recipe's seed."""
     role: str = ""
+    """What the tensor does."""
     start: int = 0
+    """Where this part begins in the flattened tensor as it is stored."""
     turned: bool = False
+    """Whether the task vectors are transposes of the stored tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,37 +54,44 @@ class Translation:
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """A mergekit method with its parameters.
-
-    ``weights`` None: the method has none. ``base_weight``: the base's own weight among the models;
-    None if it is not one of them.
-    """
+    """A mergekit method with its parameters."""
 
     method: str
+    """Its name in mergekit."""
     parameters: dict[str, ParameterValue] = field(default_factory=dict)
+    """Of the whole merge."""
     weights: tuple[float, ...] | None = None
+    """By model; None: the method has none."""
     with_base: bool = True
+    """Whether the file names a base model."""
     base_weight: float | None = None
+    """The base's own weight among the models; None if it is not one of them."""
     notes: tuple[str, ...] = ()
+    """Differences to report, one sentence each."""
 
 
 @dataclass(kw_only=True)
 class Settings:
-    """A mergekit file's settings. ``experts``: the models without ``base``, the base among them.
-
-    ``shared``: settings for all models, the nearest first. ``notes`` collects sentences,
-    ``filled`` the numbers that the file leaves to mergekit's defaults.
-    """
+    """A mergekit file's settings."""
 
     method: str
+    """Its name in mergekit."""
     base: Model | None
+    """The base among the file's models; None if it is not one of them."""
     has_base: bool
+    """Whether the file names a base model."""
     experts: Sequence[Model]
+    """The other models."""
     shared: Sequence[Mapping[str, Setting]]
+    """Settings for all models, the nearest first."""
     blocks: int | None
+    """Number of the model's blocks; None if unknown."""
     notes: list[str] = field(default_factory=list)
+    """Sentences are collected here."""
     used: set[str] = field(default_factory=set)
+    """Names of the settings that were read."""
     filled: dict[str, float] = field(default_factory=dict)
+    """The numbers that the file leaves to mergekit's defaults."""
 
     def chain(self, name: str, default: Scalar, model: Model | None = None) -> Chain:
         """A parameter for all tensors, of one model or of the merge."""
@@ -141,35 +148,42 @@ Writes = Callable[[Parameters, tuple[float, ...]], Foreign]
 
 @dataclass(frozen=True, kw_only=True)
 class Counterpart:
-    """A method of mergekit and its equivalent here. Parameters have the same names in both.
-
-    ``ours``: its name here, if it differs. ``each``: numbers that may differ by model, with
-    mergekit's defaults; ``numbers``: those of the whole merge; ``flags``: switches that are off by
-    default. ``sums``: adds weighted changes, all or those of the elected sign, with ``lambda`` and
-    ``normalize``; ``normalised``: mergekit's default of the latter. ``rescales``: its default of
-    ``rescale``; None: no such switch. ``random``: entries are drawn. ``weighted``: models have
-    weights; "alike": they must be equal. ``pair``: merges the base and one other model.
-    ``as_read``: parameters here that every file implies. ``only``: the value of a parameter here
-    that mergekit is limited to, and a sentence. ``read_note``, ``written_note``: differences to
-    report. ``reads``, ``writes``: functions for methods of another kind.
-    """
+    """A method of mergekit and its equivalent here. Parameters have the same names in both."""
 
     ours: str = ""
+    """Its name here, if it differs."""
     each: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that may differ by model, with mergekit's defaults."""
     numbers: Mapping[str, float] = field(default_factory=dict)
+    """Numbers of the whole merge, with mergekit's defaults."""
     flags: tuple[str, ...] = ()
+    """Switches that are off by default."""
     sums: Literal["", "all", "elected"] = ""
+    """What it adds: weighted changes, all or those of the elected sign, with ``lambda`` and
+    ``normalize``; empty: it is no sum.
+    """
     normalised: bool = False
+    """mergekit's default of ``normalize``."""
     rescales: bool | None = None
+    """mergekit's default of ``rescale``; None: no such switch."""
     random: bool = False
+    """Whether entries are drawn."""
     weighted: bool | Literal["alike"] = True
+    """Whether models have weights; "alike": they must be equal."""
     pair: bool = False
+    """Whether it merges the base and one other model."""
     as_read: Mapping[str, Scalar] = field(default_factory=dict)
+    """Parameters here that every file implies."""
     only: Mapping[str, tuple[ParameterValue, str]] = field(default_factory=dict)
+    """The value of a parameter here that mergekit is limited to, and a sentence."""
     read_note: str = ""
+    """A difference to report when a file is read."""
     written_note: str = ""
+    """A difference to report when a file is written."""
     reads: Reads | None = None
+    """Reads a method of another kind; None for this kind."""
     writes: Writes | None = None
+    """Writes a method of another kind; None for this kind."""
 
 
 def translated(settings: Settings) -> Translation:

@@ -18,44 +18,50 @@ from ace_gui.gui.theme import Tokens
 
 @dataclass(frozen=True, kw_only=True)
 class LegendEntry:
-    """An entry of a legend, drawn as a line, or as ``symbol`` if it has one.
-
-    ``colour``: a name for ``Tokens.colour``. ``symbol``: one of pyqtgraph's codes.
-    """
+    """An entry of a legend."""
 
     key: str
+    """Identifies the curves that it shows and hides."""
     label: str
+    """Its text."""
     colour: str
+    """A name for ``Tokens.colour``."""
     style: Qt.PenStyle = Qt.PenStyle.SolidLine
+    """Of its line."""
     width: float = 1.6
+    """Of its line, in pixels."""
     symbol: str = ""
+    """One of pyqtgraph's codes, drawn instead of a line; empty: a line."""
     filled: bool = True
+    """Whether the symbol is filled."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curve(LegendEntry):
-    """Values ``y`` at ``x``, drawn as a line, as symbols, or both; NaN is a gap.
-
-    ``key`` identifies the curve in the legend, which shows and hides it; ``with_keys`` are further
-    keys that hide it. ``in_legend``: it has an entry there. ``width`` 0: no line.
-    ``names``: the texts next to the points. Points can be clicked; ``point_chosen`` then carries
-    their entry of ``indices``.
-    ``end``: the name at the curve's end, "" for none. A ``strong`` name is bold, and is kept if
-    there is little room. ``floor``: a logarithmic axis cuts off smaller values. ``words``: returns
-    the value at an index as text.
-    """
+    """Values drawn as a line, as symbols, or both. Its key in the legend shows and hides it."""
 
     y: NDArray[np.float64]
+    """The values; NaN is a gap."""
     x: NDArray[np.float64] | None = None
+    """Their places; None: 0, 1, 2, …."""
     size: float = 9.0
+    """Of the symbols, in pixels."""
     end: str = ""
+    """The name at the curve's end; empty for none."""
     strong: bool = False
+    """Whether the name is bold, and kept if there is little room."""
     floor: float = 0.0
+    """Smaller values are cut off by a logarithmic axis."""
     words: Callable[[int], str] | None = None
+    """Returns the value at an index as text; None: the number."""
     names: Sequence[str] = ()
+    """The texts next to the points."""
     indices: Sequence[int] = ()
+    """Points can be clicked; ``point_chosen`` then carries their entry here."""
     with_keys: tuple[str, ...] = ()
+    """Further keys that hide it."""
     in_legend: bool = True
+    """Whether it has an entry in the legend."""
 
     @property
     def positions(self) -> NDArray[np.float64]:
@@ -84,19 +90,22 @@ class Curve(LegendEntry):
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """An axis. ``names`` replace the numbers 0, 1, 2, …; ``scale`` multiplies the numbers.
-
-    ``low`` and ``high`` are fixed ends. Without them the axis ends at the data, plus ``padding``, a
-    share of their range.
-    """
+    """An axis of a plot."""
 
     title: str = ""
+    """With the unit."""
     names: Sequence[str] = ()
+    """Instead of the numbers 0, 1, 2, …."""
     logarithmic: bool = False
+    """Whether it is logarithmic."""
     scale: float = 1.0
+    """Multiplies the numbers."""
     low: float | None = None
+    """Its fixed start; None: the data's."""
     high: float | None = None
+    """Its fixed end; None: the data's."""
     padding: float = 0.0
+    """Room beyond the data, as a share of their range."""
 
     def ends(self, values: Sequence[NDArray[np.float64]]) -> tuple[float, float] | None:
         """The two ends of the axis for these values; None if an end is not known."""
@@ -128,19 +137,24 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A bar from zero, with ``text`` at its end.
-
-    ``offset``: from the middle of its group to its own. ``error``: a standard error, 0 for none.
-    """
+    """A bar from zero."""
 
     group: int
+    """Its group, from 0."""
     value: float
+    """Its length."""
     text: str
+    """At its end."""
     colour: str
+    """A name for ``Tokens.colour``."""
     offset: float = 0.0
+    """From the middle of its group to its own."""
     error: float = 0.0
+    """A standard error; 0 for none."""
     strong: bool = False
+    """Whether its text is bold."""
     outlined: bool = False
+    """Whether it has an outline."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,32 +172,40 @@ class Cells:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlotSpec:
-    """A plot. ``sentence`` says what it shows; ``columns`` are its data as a table.
-
-    ``bars`` belong to groups, which an axis names. ``words``: describes a whole group.
-    ``strong_groups`` have a background. ``bar_width``: a share of the group's width.
-
-    ``logarithmic_choice``: the person chooses whether the axis of values is logarithmic.
-    ``position``: returns the position under the pointer as text. ``awaited``: the merge's curve
-    will follow; the legend already has its entry.
-    """
+    """A plot."""
 
     title: str
+    """Above it."""
     curves: Sequence[Curve] = ()
+    """In drawing order."""
     sentence: str = ""
+    """What it shows."""
     x: Axis = field(default_factory=Axis)
+    """The horizontal axis."""
     y: Axis = field(default_factory=Axis)
+    """The vertical axis."""
     marks: Sequence[Mark] = ()
+    """Lines across, with a name."""
     columns: Callable[[], Sequence[FigureColumn]] = tuple
+    """Its data as a table."""
     logarithmic_choice: bool = False
+    """Whether the person chooses if the axis of values is logarithmic."""
     position: Callable[[float], str] | None = None
+    """Returns the position under the pointer as text; None: no position is shown."""
     description: str = ""
+    """For screen readers."""
     awaited: bool = False
+    """Whether the merge's curve will follow; the legend already has its entry."""
     cells: Cells | None = None
+    """Coloured cells; None without any."""
     bars: Sequence[Bar] = ()
+    """They belong to groups, which an axis names."""
     strong_groups: Sequence[int] = ()
+    """Groups with a background."""
     words: Callable[[int], str] = str
+    """Describes a whole group."""
     bar_width: float = 1.0
+    """A share of the group's width."""
 
     def in_theme(self, theme: Tokens) -> PlotSpec:
         """A copy with the theme's colours instead of their names."""
