@@ -132,7 +132,9 @@ def table(
     folded: Collection[str] = (),
     title: str = "",
 ) -> Table:
-    """A table without lines. Columns are aligned to the right, except ``left_aligned`` and ``folded`` ones,
+    """A table without lines.
+
+    Columns are aligned to the right, except ``left_aligned`` and ``folded`` ones,
     and are never wrapped, except ``folded`` ones.
     """
     lines = Table(box=None, pad_edge=False, title=title or None, title_justify="left")

@@ -113,7 +113,8 @@ def _print(command: Methods, entries: list[dict[str, Any]], console: Console) ->
         _print_lines([(method.name, method.title, method.when) for method in SHELF], console)
         further = len(entries) - sum(entry["shelf"] for entry in entries)
         console.print(
-            f"\n{further} more methods: ace-gui methods --all. One in detail: ace-gui methods NAME.",
+            f"\n{further} more methods: ace-gui methods --all. "
+            "One in detail: ace-gui methods NAME.",
             soft_wrap=True,
         )
 

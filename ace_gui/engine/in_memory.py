@@ -125,7 +125,8 @@ def _left_out(plan: Plan) -> tuple[str, ...]:
     sentences = [sentence for sentence in plan.warnings if sentence not in plan.base.warnings]
     if unchanged:
         sentences.append(
-            f"Taken from the base unchanged: {listing(list(dict.fromkeys(unchanged)))}. Each expert has "
+            f"Taken from the base unchanged: {listing(list(dict.fromkeys(unchanged)))}. "
+            "Each expert has "
             'its own; heads="merge" merges them.'
         )
     return tuple(sentences)

@@ -123,7 +123,8 @@ def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged
 def _fewer(experts: int, rows_KI: Tensor, directions: int) -> str:
     """A note on experts with fewer eigenvalues than directions."""
     return (
-        f"{len(rows_KI)} directions in all: {experts} of the experts have fewer than the {directions} of "
+        f"{len(rows_KI)} directions in all: {experts} of the experts have fewer than the "
+        f"{directions} of "
         "Algorithm 1, as their outputs change along fewer directions. More calibration inputs may "
         "show more."
     )

@@ -94,20 +94,7 @@ def library_of(folder: Path) -> Library:
     if json_object(folder / "model_index.json") is not None:
         return _pretrained("diffusers", "DiffusionPipeline", variable="pipeline")
     if "modules.json" in here and "modules.safetensors" not in here:
-        written_type = (json_object(folder / "config_sentence_transformers.json") or {}).get(
-            "model_type"
-        )
-        name = (
-            written_type
-            if isinstance(written_type, str) and written_type in _SENTENCES
-            else "SentenceTransformer"
-        )
-        return Library(
-            name="sentence-transformers",
-            imports=f"from sentence_transformers import {name}",
-            load=f"model = {name}({{folder}})",
-            task=_SENTENCES[name],
-        )
+        return _sentences(folder)
     if "open_clip_config.json" in here and "model.safetensors" not in here:
         created = 'open_clip.create_model_and_transforms("local-dir:" + {folder})'
         return Library(
@@ -134,6 +121,19 @@ def library_of(folder: Path) -> Library:
             task=task,
         )
     return _transformers(config)
+
+
+def _sentences(folder: Path) -> Library:
+    settings = json_object(folder / "config_sentence_transformers.json") or {}
+    name = settings.get("model_type")
+    if not isinstance(name, str) or name not in _SENTENCES:
+        name = "SentenceTransformer"
+    return Library(
+        name="sentence-transformers",
+        imports=f"from sentence_transformers import {name}",
+        load=f"model = {name}({{folder}})",
+        task=_SENTENCES[name],
+    )
 
 
 def _transformers(config: Mapping[str, object]) -> Library:

@@ -92,7 +92,7 @@ def worst_first(checks: Iterable[Check]) -> tuple[Check, ...]:
 
 
 def replaced(checks: Iterable[Check], *replacements: Check) -> tuple[Check, ...]:
-    """The checks, with those that share a title with ``replacements`` replaced by these; worst first."""
+    """The checks, worst first; those that share a title with ``replacements`` give way to these."""
     titles = {check.title for check in replacements}
     return worst_first((*(check for check in checks if check.title not in titles), *replacements))
 

@@ -341,7 +341,8 @@ def label_index(
     if index is None:
         label_names = listing(data.task.labels or head_labels(config))
         sentence = (
-            f"The label {quoted_value(value)} is not among the head's, {label_names}; correct it, or say in the "
+            f"The label {quoted_value(value)} is not among the head's, {label_names}; "
+            "correct it, or say in the "
             "task which labels there are."
         )
         raise refused(data.table.path, sentence, example.row)

@@ -222,8 +222,8 @@ def folder_table(path: Path) -> Table:
 class Example:
     """``row``: its row in the data.
 
-    ``inputs``: the model's inputs by role: texts, tokens, a picture. ``label``: the right answer, as
-    in the data.
+    ``inputs``: the model's inputs by role: texts, tokens, a picture. ``label``: the right answer,
+    as in the data.
     """
 
     row: str

@@ -65,8 +65,8 @@ FORMAT: Final = 2
 def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *further: object) -> str:
     """The name of an entry, from its kind, the tensor, the files and other values.
 
-    ``further``: values that are fully described by their ``str``. The row's name and position in the
-    files count; its disposition does not.
+    ``further``: values that are fully described by their ``str``. The row's name and position in
+    the files count; its disposition does not.
     """
     files = [(str(stamp.path), stamp.size, stamp.mtime_ns, stamp.ctime_ns) for stamp in stamps]
     tensor = (row.name, row.tied_to, row.shape, row.transposed, row.part)

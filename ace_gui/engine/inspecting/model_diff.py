@@ -57,12 +57,8 @@ def diff_models(
             if info.shape != second_info.shape:
                 other_shapes.append((name, info.shape, second_info.shape))
                 continue
-            squares = torch.zeros(2, dtype=torch.float64)
-            for start, stop in parts_of(math.prod(info.shape)):
-                part = reader.read_part(name_1, start, stop).double()
-                gap = second_reader.read_part(name_2, start, stop).double() - part
-                squares += torch.stack((part.dot(part), gap.dot(gap)))
-            norm, change = squares.sqrt().tolist()
+            readers = (reader, second_reader)
+            norm, change = _norms(readers, (name_1, name_2), math.prod(info.shape))
             traits = first_model.architecture.traits[name_1]
             changes.append(
                 TensorChange(
@@ -80,6 +76,19 @@ def diff_models(
     yield ModelDiff(
         tensors=tuple(changes), missing=missing, extra=extra, other_shape=tuple(other_shapes)
     )
+
+
+def _norms(
+    readers: tuple[TensorReader, TensorReader], names: tuple[str, str], elements: int
+) -> tuple[float, float]:
+    """‖W‖_F of a tensor of the first model, and ‖W₂ − W‖_F."""
+    squares = torch.zeros(2, dtype=torch.float64)
+    for start, stop in parts_of(elements):
+        part = readers[0].read_part(names[0], start, stop).double()
+        gap = readers[1].read_part(names[1], start, stop).double() - part
+        squares += torch.stack((part.dot(part), gap.dot(gap)))
+    norm, change = squares.sqrt().tolist()
+    return norm, change
 
 
 def _opened(written: str, convert: bool) -> OpenedModel:

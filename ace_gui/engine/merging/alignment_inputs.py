@@ -110,7 +110,8 @@ def _refuse_scoring_data(
     repeated = {_key(example.inputs) for example in scored} & distinct.keys()
     if repeated:
         raise TaskError(
-            f"{counted(len(repeated), 'input', 'inputs')} of the task {plain(data.name)} are also in "
+            f"{counted(len(repeated), 'input', 'inputs')} of the task {plain(data.name)} are "
+            "also in "
             "its scoring data, so its score would say nothing; give other inputs as `calibration`.",
             key="calibration",
             path=data.table.path,
@@ -142,7 +143,8 @@ def doubts(
         other_is_sure = uncertainties[nearest, own_name] <= SURE * uncertainties[nearest, nearest]
         if is_no_surer and other_is_sure:
             sentences.append(
-                f"The inputs of {plain(own_name)} look like those of {plain(nearest)}: its expert is no "
+                f"The inputs of {plain(own_name)} look like those of {plain(nearest)}: "
+                "its expert is no "
                 "surer of its answers to them. Check them, since inputs of another task make the "
                 "merge worse."
             )

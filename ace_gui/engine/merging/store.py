@@ -158,12 +158,12 @@ class MergeStore:
         self._writer.write_part(row.tensor, start, piece)
         tensor.checksum = checksum(piece, tensor.checksum if start else 0)
 
-    def was_written(self, row: PlanRow, checksum: int) -> None:
-        """Record that another process has written a whole tensor; ``checksum``: CRC-32 of its bytes.
+    def was_written(self, row: PlanRow, crc: int) -> None:
+        """Record that another process has written a whole tensor; ``crc``: CRC-32 of its bytes.
 
         The bytes need not be on the disk yet: ``complete`` ensures that.
         """
-        self._unfinished[row.tensor].checksum = checksum
+        self._unfinished[row.tensor].checksum = crc
 
     def log(self, row: PlanRow, report: LayerReport) -> None:
         """Record that a row is written; the tensor goes into the journal once all its rows are."""

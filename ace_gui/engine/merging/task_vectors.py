@@ -65,7 +65,7 @@ class TaskVectors(OnDemand):
     They are float32, oriented outputs × inputs. Each index reads the expert again, so that at most
     one has to be in memory. ``base`` is W₀ in the same dtype and orientation; matrices stored as
     inputs × outputs are transposed if the plan says so. A float64 base makes everything float64.
-    With a ``part``, all tensors are flat, or in rows of ``width`` elements. ``cache``: cache for the
+    With a ``part``, all tensors are flat, or in rows of ``width`` elements. ``cache``: for the
     stored tensors, so that each is read once; None: no cache. ``checked``: whether NonFiniteError
     is raised for NaN and Inf.
     """

@@ -198,15 +198,18 @@ def merged_within(
         need = least
         keep = False
         if reservation.contended:
-            for work in works:
-                work.note_fallback(CROWDED)
+            _note_fallback(works, CROWDED)
     if alone:
         works[0].note_fallback(FELL_BACK)
         with budgets.host.reserve(need):
             return [in_the_end(works[0].pieces(pool))]
-    for work in works:
-        work.note_fallback(DIVIDED)
+    _note_fallback(works, DIVIDED)
     return halves()
+
+
+def _note_fallback(works: Sequence[TensorMerge], sentence: str) -> None:
+    for work in works:
+        work.note_fallback(sentence)
 
 
 def _tried(

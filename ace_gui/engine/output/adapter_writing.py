@@ -102,10 +102,9 @@ def write_adapter(
     require_experts(prepared)
     require_adapter(prepared.recipe)
     use_threads(threads)
-    where = resolve_device(device)
     started = time.monotonic()
-    options = options or AdapterOptions()
-    plan = _require_plan(prepared, options)
+    where = resolve_device(device)
+    plan = _require_plan(prepared, options := options or AdapterOptions())
     with claimed_output(out, prepared.plan.input_folders) as target:
         folder = staging_folder(target)
         if not (resume and can_resume(folder)):

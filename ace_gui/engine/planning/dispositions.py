@@ -97,10 +97,8 @@ def plan_rows(
     for t, expert in enumerate(experts):
         for name in expert.extra:
             owners.setdefault(name, []).append(t)
-    return (
-        *rows,
-        *(rules.extra_row(name, tuple(expert_indices)) for name, expert_indices in owners.items()),
-    )
+    rows += [rules.extra_row(name, tuple(indices)) for name, indices in owners.items()]
+    return tuple(rows)
 
 
 def scales_base(recipe: Recipe, method: MergeMethod[object]) -> bool:

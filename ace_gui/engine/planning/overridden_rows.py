@@ -91,8 +91,8 @@ def overridden(
 ) -> tuple[tuple[PlanRow, ...], tuple[str, ...]]:
     """Rows with the recipe's ``after`` and overrides, and a warning for each rule without effect.
 
-    A tied tensor follows the tensor it is tied to. ``required_rules``: by tensor, the indices of rules that
-    cause it to be merged. ``named``: the number of rules that users know; None: all.
+    A tied tensor follows the tensor it is tied to. ``required_rules``: by tensor, the indices
+    of rules that cause it to be merged. ``named``: the number of rules that users know; None: all.
     """
     last = last_blocks(rows)
     one_head = has_one_head(base, rows)

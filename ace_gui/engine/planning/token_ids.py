@@ -267,14 +267,7 @@ def join(
     left_out = frozenset(set[str]().union(*new) - added_tokens)
     owner = _owner(base, experts, added_tokens, rowless) if added_tokens else None
     if owner is not None:
-        owner_tokens = experts[owner]
-        return Joined(
-            tokens=owner_tokens.tokens,
-            rows=owner_tokens.rows,
-            added=added,
-            owner=owner,
-            left_out=left_out,
-        )
+        return _as_of(experts[owner], added=added, owner=owner, left_out=left_out)
     _refuse_gaps(base, added or tuple(base.rowless), advice)
     tokens = {**base.tokens, **dict(enumerate(added, len(base.tokens)))}
     return Joined(
@@ -284,6 +277,18 @@ def join(
         owner=None,
         left_out=left_out,
         rowless=frozenset(rowless.difference(base.held, *held)),
+    )
+
+
+def _as_of(
+    expert: Known, *, added: tuple[str, ...], owner: int, left_out: frozenset[str]
+) -> Joined:
+    return Joined(
+        tokens=expert.tokens,
+        rows=expert.rows,
+        added=added,
+        owner=owner,
+        left_out=left_out,
     )
 
 

@@ -254,7 +254,8 @@ def _tokens_of(name: str, of_base: Known, of_owners: Sequence[Known]) -> Joined 
     if owner is None:
         raise RecipeError(
             f"tokenizer is {plain(name)}, which is no expert with a vocabulary; name "
-            f"base, union, or one of {', '.join(plain(vocabulary.name) for vocabulary in of_owners)}.",
+            "base, union, or one of "
+            f"{', '.join(plain(vocabulary.name) for vocabulary in of_owners)}.",
             key="tokenizer",
         )
     chosen = of_owners[owner]

@@ -102,11 +102,7 @@ class ChooseMethodDialog(Dialog):
         self.finished.connect(self._end_estimate)
         self.setProperty("kind", "card-dialog")
         self.fit(1032, 672)
-        self._filtered = QSortFilterProxyModel(self)
-        height = self.fontMetrics().height() + 6
-        self._filtered.setSourceModel(_grouped(methods, experts, self, height))
-        self._filtered.setFilterRole(_WORDS)
-        self._filtered.setRecursiveFilteringEnabled(True)
+        self._filtered = self._make_filter(methods)
         hint = "Name, word or author"
         self.filter = search_field("Find a method by name, word or author", hint)
         self.tree = self._make_tree()
@@ -130,6 +126,14 @@ class ChooseMethodDialog(Dialog):
         self._show_count()
         self.select(current)
         self.filter.setFocus()
+
+    def _make_filter(self, methods: Sequence[MethodInfo]) -> QSortFilterProxyModel:
+        filtered = QSortFilterProxyModel(self)
+        height = self.fontMetrics().height() + 6
+        filtered.setSourceModel(_grouped(methods, self._experts, self, height))
+        filtered.setFilterRole(_WORDS)
+        filtered.setRecursiveFilteringEnabled(True)
+        return filtered
 
     @property
     def method(self) -> MethodInfo | None:

@@ -70,7 +70,7 @@ class ModelChoices(QWidget):
         return [model for model in self._models if self._ticks[model.key].isChecked()]
 
     def offer(self, models: Sequence[AskedModel], defaults: Mapping[str, bool]) -> None:
-        """Offer these models. What the user ticked stays; ``defaults``: whether others are ticked."""
+        """Offer models. What the user ticked stays; ``defaults``: whether others are ticked."""
         if tuple(models) != self._models:
             self._models = tuple(models)
             clear_layout(self._flow)

@@ -185,7 +185,8 @@ class HealthPanel(Following):
         self._titles.setVisible(bool(summary.titles))
         self._misbehaving = summary.misbehaving
         self.offered.setText(
-            f"In {counted(len(summary.misbehaving), 'layer', 'layers')}, the published variant moves "
+            f"In {counted(len(summary.misbehaving), 'layer', 'layers')}, the published variant "
+            "moves "
             "far more than the experts did, or its refinement points against them. The automatic "
             "variant does neither."
         )

@@ -405,7 +405,8 @@ class SubspacesPanel(LayerPanel):
         if subspaces is not None:
             self.alignment.show_alignment(subspaces)
             caption = (
-                f"{subspaces.rank} of {min(row.shape)} directions of each; two random subspaces would "
+                f"{subspaces.rank} of {min(row.shape)} directions of each; two random subspaces "
+                "would "
                 f"share {subspaces.rank / row.shape[row.transposed]:.2f}."
             )
             self.overlap.show_matrix(

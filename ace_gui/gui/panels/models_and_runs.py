@@ -282,9 +282,10 @@ class RunsPanel(QWidget):
         """The two selected runs, or the selected one and the window's merge. Older first."""
         chosen = self.selected()
         current = self._session.results.merge
-        if len(chosen) == 1 and current is not None and current.finished is not None:
-            if current is not chosen[0]:
-                chosen = [*chosen, current]
+        if current is None or current.finished is None:
+            return sorted(chosen[:2], key=lambda run: run.made)
+        if len(chosen) == 1 and current is not chosen[0]:
+            chosen = [*chosen, current]
         return sorted(chosen[:2], key=lambda run: run.made)
 
     def _allow(self) -> None:

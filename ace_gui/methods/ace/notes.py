@@ -41,7 +41,8 @@ def diagnostics(
         warnings += regime(layer.heterogeneity, parameters.tau, solution.ridge_mass or 0.0)
         if refinement is None:
             findings.append(
-                f"No refinement: {parameters.k_frac:g} of the {min(layer.shape)} singular directions "
+                f"No refinement: {parameters.k_frac:g} of the {min(layer.shape)} singular "
+                "directions "
                 "is less than one."
             )
     if refinement is not None:
@@ -79,7 +80,8 @@ def left_out(heterogeneity: Heterogeneity) -> list[str]:
     total = len(heterogeneity.counted) + len(heterogeneity.left_out)
     if heterogeneity.left_out:
         notes.append(
-            f"{len(heterogeneity.left_out)} of {total} experts do not change this tensor, or by less "
+            f"{len(heterogeneity.left_out)} of {total} experts do not change this tensor, or by "
+            "less "
             "than 1e-5 of the usual change, and were left out."
         )
     if len(heterogeneity.counted) == 1:

@@ -75,8 +75,8 @@ def inner_product_survey(
 ) -> SumSurvey:
     """A survey of a tensor's inner products.
 
-    ``findings_of``: maps them (T × T, float64, of unweighted task vectors) to the findings. With the base
-    they are (T + 1) × (T + 1), and W₀ is last.
+    ``findings_of``: maps them (T × T, float64, of unweighted task vectors) to the findings. With
+    the base they are (T + 1) × (T + 1), and W₀ is last.
     """
     experts = len(context.parameters)
 

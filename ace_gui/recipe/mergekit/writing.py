@@ -171,7 +171,7 @@ class _Document:
         return finished
 
     def _written(self, parameters: Mapping[str, ParameterValue]) -> Foreign:
-        """The method in mergekit's terms; ``parameters``: values that replace some of the recipe's."""
+        """The method in mergekit's terms; ``parameters`` replace some of the recipe's."""
         return written(self.recipe.merge_method, {**self.values, **parameters}, self.recipe.weights)
 
     def _tokenizer(self, base: str) -> dict[str, Any]:
