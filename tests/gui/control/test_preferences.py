@@ -84,7 +84,7 @@ def test_the_scratch_folder_is_where_new_merges_go_and_old_ones_stay_known(
     assert newest(worker).scratch == scratch
     assert merges_folder() == scratch / "merges"
     assert Settings().merge_folders == (scratch / "merges", cache_root() / "merges")
-    assert str(scratch) in dialog.scratch.shown.accessibleName()
+    assert str(scratch) in dialog.scratch.size_label.accessibleName()
     dialog.scratch.take(None)
     assert merges_folder() == cache_root() / "merges"
     assert Settings().merge_folders == (cache_root() / "merges", scratch / "merges")

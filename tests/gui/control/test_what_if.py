@@ -151,7 +151,7 @@ def test_somebody_who_looks_sees_both_variants(of_two_variants, session, worker,
     assert shown_row(panel, "delta_norm") == ["40.00", "5.000"]
     assert {curve.label for curve in panel.plot.curves()} >= {"published", "automatic"}
     said = "‖ΔW‖ over the experts' mean: published 20.0, automatic 2.50"
-    assert panel.plot.caption.whole == said
+    assert panel.plot.caption.full_text == said
     assert not panel.note.isVisible()  # the headings say it
     of_two_variants.try_parameter("epsilon", 1e-3)
     asked(worker, qtbot, 2)
@@ -275,7 +275,7 @@ def test_what_is_tried_of_the_recipe_and_of_an_override_are_two_things(what_if, 
 def test_an_override_of_weights_leaves_the_layer_its_recipes_parameters(what_if, session, panel):
     overridden(session, Override(role="key", weights={"cola": 0.5}))
     assert what_if.override is None
-    assert not panel.own.isVisible()
+    assert not panel.own_note.isVisible()
     what_if.try_parameter("tau", 2.0)
     assert what_if.inputs().touched == {"tau": 2.0}
 
@@ -286,11 +286,11 @@ def test_the_panel_shows_the_form_of_the_overrides_method_and_says_so(what_if, s
         "normalize",
         "scope",
     ]
-    assert panel.own.isVisible()
-    assert "override: key" in panel.own.text().replace("\u200b", "")
+    assert panel.own_note.isVisible()
+    assert "override: key" in panel.own_note.text().replace("\u200b", "")
     session.select("layer.0.q")
     assert list(panel.form.fields)[:4] == ["epsilon", "tau", "k_frac", "after.rank"]
-    assert not panel.own.isVisible()
+    assert not panel.own_note.isVisible()
 
 
 def test_the_last_rule_with_parameters_in_force_governs():

@@ -74,11 +74,11 @@ def test_without_data_it_offers_to_choose_them(panel, loaded, worker):
 def test_a_task_takes_calibration_inputs(panel, loaded):
     loaded.session.draft.set_tasks(tuple(replace(task, calibration=None) for task in CALIBRATED))
     index = loaded.workspace.show_scores().show_tab(TasksTab)
-    assert index.editor.calibration.whole == "none"
+    assert index.editor.calibration.full_text == "none"
     index.editor.calibrate([Path("/data/other.csv")])
     (first, _) = loaded.session.draft.inputs.tasks
     assert first.calibration == Path("/data/other.csv")
-    assert index.editor.calibration.whole == "/data/other.csv"
+    assert index.editor.calibration.full_text == "/data/other.csv"
     index.editor.without.trigger()
     assert loaded.session.draft.inputs.tasks[0].calibration is None
 
@@ -91,7 +91,7 @@ def test_what_was_measured_before_is_shown_without_asking_for_more(panel, loaded
     assert worker.jobs[number].row.name == QUERY
     worker.say(covariances(QUERY), JobDone(), job=number)
     assert panel.plot.message() is None
-    assert panel.plot.caption.whole.startswith("1 of 2 estimates match their own")
+    assert panel.plot.caption.full_text.startswith("1 of 2 estimates match their own")
     assert panel.button.text() == "Compare all layers"
     panel.button.click()
     job = worker.jobs[worker.newest(CovariancesJob)]

@@ -268,7 +268,7 @@ def test_the_spectra_of_every_block_are_computed_and_saved_as_one_picture(
     panel.findChild(PictureDialog).reject()
     grid = panel.plot.by_block([spectrum(name) for name in (QUERY, KEY)], {})
     qtbot.addWidget(grid)
-    assert [each.title.whole for each in grid.panels] == ["Block 0", "Block 10"]
+    assert [each.title.full_text for each in grid.panels] == ["Block 0", "Block 10"]
     assert len({tuple(each.canvas.getViewBox().viewRange()[1]) for each in grid.panels}) == 1
     assert grid.legend.entries()
     grab_plot(grid, tmp_path / "blocks.svg", PictureFormat(width=170, height=120))
@@ -292,17 +292,17 @@ def test_the_experts_spectra_hold_whatever_the_recipe_is(loaded, worker, qtbot):
     loaded.session.select(QUERY)
     keys = [curve.key for curve in panel.plot.curves()]
     assert keys == ["expert cola", "expert sst2"]
-    assert panel.plot.title.whole == QUERY
+    assert panel.plot.title.full_text == QUERY
 
 
 def test_subspaces_show_four_looks(loaded, worker, qtbot):
     panel = turn_to(loaded, SubspacesPanel)
     job = select(loaded, worker, qtbot, SubspacesJob)
     worker.say(subspaces(QUERY), JobDone(), job=job)
-    assert ": 1 of " in panel.alignment.caption.whole
+    assert ": 1 of " in panel.alignment.caption.full_text
     panel.view_choice.choose(SubspaceView.OVERLAP)
-    assert "cola and sst2: 0.25." in panel.overlap.caption.whole
-    assert "would share 0.25" in panel.overlap.caption.whole  # 1 of 4 outputs
+    assert "cola and sst2: 0.25." in panel.overlap.caption.full_text
+    assert "would share 0.25" in panel.overlap.caption.full_text  # 1 of 4 outputs
     panel.view_choice.choose(SubspaceView.COSINES)
     assert panel.cosines.message()  # not known yet
     panel.view_choice.choose(SubspaceView.MODEL)
@@ -405,7 +405,7 @@ def test_two_merges_are_compared_layer_by_layer(comparing, worker):
     assert list(cosine.values) == [0, 1]
     # √(5² + 0²) by the mean of √(3² + 1²) and √(4² + 1²)
     whole = 5 / ((np.sqrt(10) + np.sqrt(17)) / 2)
-    assert comparing.differences.title.whole.endswith(f"{whole:.2f}")
+    assert comparing.differences.title.full_text.endswith(f"{whole:.2f}")
     assert comparing.second.currentText() == "ACE-Merging · epsilon 0.5"
 
 

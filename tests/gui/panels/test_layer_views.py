@@ -84,7 +84,7 @@ def test_the_pole_of_gamma_is_marked_and_explained(qtbot):
     assert x == len(NAMES) - 1
     assert NEAR_POLE in [entry.label for entry in plot.legend.entries()]
     plot.select(NAMES[-1])
-    assert POLE_TIP in plot.caption.whole
+    assert POLE_TIP in plot.caption.full_text
     plot.show_layers(LAYERS)
     assert NEAR_POLE not in [entry.label for entry in plot.legend.entries()]
 
@@ -114,7 +114,7 @@ def test_plots_mark_the_same_layers_as_the_table(qtbot, tau):
     assert found == {name for name in marked if by_role.row_of(name) is not None}
     for name in NAMES:
         along.select(name)
-        assert ("units of the weights" in along.caption.whole) == (name in marked)
+        assert ("units of the weights" in along.caption.full_text) == (name in marked)
 
 
 @pytest.mark.parametrize("gamma", [3e-7, 1e-9, 4e-12, 0.0])
@@ -131,7 +131,7 @@ def test_a_small_gamma_is_drawn_where_it_is_and_zero_at_the_edge(qtbot, gamma):
         assert np.log10(gamma) == pytest.approx(max(heights))
         assert low < np.log10(gamma)
     else:
-        assert "1 with γ = 0, at the lower edge" in plot.title.whole
+        assert "1 with γ = 0, at the lower edge" in plot.title.full_text
 
 
 def test_all_layers_and_one_layer_have_one_rule():
@@ -204,7 +204,7 @@ def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot):
     roles = ["embedding", "query", "query"]
     plot.show_layers(layer_figures(names, roles, [None, 0, 0], gamma=(9.0, 0.1, 0.2)))
     assert plot._labels == ("query: attn.q", "query: cross.q")
-    assert "1 outside the blocks" in plot.title.whole
+    assert "1 outside the blocks" in plot.title.full_text
     assert plot.cells.colours.shape[1] == 1
     plot.show_layers(layer_figures(names[:1], ["embedding"], [None]))
     assert plot.message() == NO_BLOCKS
@@ -266,7 +266,7 @@ def test_every_block_is_drawn_in_one_range_in_one_picture(qtbot, energies, tmp_p
         grid = plot.by_block()
         qtbot.addWidget(grid)
         up = plot.canvas.getViewBox().viewRange()[1]
-        assert [panel.title.whole for panel in grid.panels] == [f"Block {b}" for b in range(4)]
+        assert [panel.title.full_text for panel in grid.panels] == [f"Block {b}" for b in range(4)]
         for panel in grid.panels:
             assert panel.canvas.getViewBox().viewRange()[1] == pytest.approx(up)
         grab_plot(grid, tmp_path / "blocks.svg", PictureFormat(width=170, height=120))
@@ -365,7 +365,7 @@ def test_views_use_the_threshold_of_an_override_as_the_table_does(
     (dots,) = [curve for curve in by_role.spec.curves if curve.key == "dot"]
     cells = zip(dots.x, dots.y, strict=True)
     assert {by_role.name_at(by_role._cell(int(y), int(x))) for x, y in cells} == expected
-    assert "with a τ from an override" in along.title.whole
+    assert "with a τ from an override" in along.title.full_text
 
 
 def test_a_view_that_was_hidden_catches_up(panel, session, qtbot):

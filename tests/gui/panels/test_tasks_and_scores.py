@@ -474,7 +474,7 @@ def test_perplexities_are_drawn_as_shares_of_the_experts(page, loaded):
         ]
     )
     index = scores_place(page)
-    assert index.bars.title.whole == "Share of the expert's score by task"
+    assert index.bars.title.full_text == "Share of the expert's score by task"
     assert "cola: base 0.500, expert 1.000" in index.bars.accessibleDescription()
     rows = figures_of(known, "base")
     assert rows[0].kept == rows[0].base_kept == 0.5
@@ -537,7 +537,7 @@ def test_examples_lost_and_gained_are_listed_and_filtered(page, loaded, worker, 
     index.verdict.findChildren(QPushButton)[1].click()
     assert index.list.rows.rowCount() == 0
     index.task.choose("")
-    assert [each.found.answer for each in index.list.examples] == ["yes"]
+    assert [each.comparison.answer for each in index.list.examples] == ["yes"]
     index.against.findChildren(QPushButton)[1].click()
     against_base = worker.newest(CompareExamplesJob)
     assert worker.jobs[against_base].with_base
@@ -566,7 +566,7 @@ def test_some_examples_of_each_task_stand_below_the_scores(page, loaded, worker,
     assert lost.title.text().startswith("Lost 6")
     assert gained.title.text().startswith("Gained 1")
     assert [each.task for each in lost.list.examples] == ["cola", "sst2"]
-    assert [each.found.answer for each in gained.list.examples] == ["yes"]
+    assert [each.comparison.answer for each in gained.list.examples] == ["yes"]
     assert lost.heads.isHidden(), "rows of text name their task themselves"
     strip.all.click()
     assert isinstance(page.tabs.current, ExamplesTab)

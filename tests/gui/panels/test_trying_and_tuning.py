@@ -277,7 +277,7 @@ def test_blind_hides_names_until_one_is_chosen_and_counts(page, loaded, worker, 
         assert not index.models.isEnabled()
         index.cards[0].prefer.click()
         assert [card.model.key for card in index.cards] == list(WRITERS)
-        assert index.cards[2].title.whole == "sst2"
+        assert index.cards[2].title.full_text == "sst2"
         assert f"sst2 {turn + 1}" in index.verdict.text()
     assert "sst2 is preferred to cola (sign test, p = 0.031)" in index.verdict.text()
     index.blind.setChecked(False)
@@ -402,7 +402,7 @@ def test_points_of_several_parameters_stand_along_one_of_them(page, loaded, work
     both = replace(point(0.3, 0.5, 0), parameters={"epsilon": 1e-4, "tau": 0.3, "k_frac": 0.5})
     worker.say(both, replace(both, index=1, score=None, error="no"), job=number)
     assert index.axis.options == ("epsilon", "tau", "k_frac")
-    assert index.curve.title.whole == "Score by epsilon"
+    assert index.curve.title.full_text == "Score by epsilon"
     index.axis.choose("tau")
-    assert index.curve.title.whole == "Score by tau"
+    assert index.curve.title.full_text == "Score by tau"
     worker.say(JobDone(), job=number)

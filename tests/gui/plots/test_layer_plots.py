@@ -206,7 +206,7 @@ def test_alignment_of_both_sides_is_drawn_and_told(qtbot):
         x, y = plot.items[side].getOriginalDataset()
         assert list(x) == [1, 2, 3]
         np.testing.assert_array_equal(y, values)
-    assert ": 2 of 3;" in plot.caption.whole
+    assert ": 2 of 3;" in plot.caption.full_text
     assert plot.columns()[0].title == "i"
     styles = [entry.style for entry in plot.legend.entries()]
     assert styles[0] != styles[1]
@@ -239,7 +239,7 @@ def test_a_matrix_is_a_table_and_says_who_agrees(matrix):
     assert [column.title for column in columns] == list(EXPERTS)
     np.testing.assert_array_equal(np.array([c.values for c in columns]), COSINES)
     expected = "cola and mnli agree most (0.31), cola and rte least (−0.20)."
-    assert matrix.caption.whole == expected
+    assert matrix.caption.full_text == expected
     assert expected in matrix.accessibleDescription()
     assert agreement(EXPERTS, np.full((3, 3), np.nan)) == ""
     assert agreement(EXPERTS[:1], np.ones((1, 1))) == ""

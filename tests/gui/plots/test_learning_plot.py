@@ -55,12 +55,12 @@ def test_the_plot_has_a_line_a_task_or_an_expert_and_the_table_every_step(qtbot,
     colours = {"sst2": "expert 0", "cola": "expert 1"}
     plot.show_steps(LOSSES, LAMBDAS, "mean coefficient λ", colours)
     assert plot.message() is None
-    assert plot.title.whole == "Loss of every task"
+    assert plot.title.full_text == "Loss of every task"
     x, y = plot.items["sst2"].getOriginalDataset()
     assert list(x) == [1, 2, 3]
     assert np.allclose(y, [2.0, 1.5, 3.5 / 3])
     plot.shown.choose(FIGURES)
-    assert plot.title.whole == "Mean coefficient λ"
+    assert plot.title.full_text == "Mean coefficient λ"
     assert np.allclose(plot.items["cola"].getOriginalDataset()[1], LAMBDAS["cola"])
     assert "cola: 0.2800 at step 3" in plot.accessibleDescription()
     columns = {column.title: list(column.values) for column in plot.columns()}

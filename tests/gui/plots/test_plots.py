@@ -285,7 +285,7 @@ def test_layers_are_filled_above_tau_and_coloured_by_family(plot, tau):
     assert plot.threshold.pill.format == f"τ {tau:.3f}"
     plot.show_layers(replace(LAYERS, gamma_L=gammas({NAMES[0]: np.nan})))
     assert set(drawn(plot)) == {1, 2, 3, 4, 5}
-    assert "1 without γ" in plot.title.whole
+    assert "1 without γ" in plot.title.full_text
 
 
 def test_two_thousand_layers_are_a_dozen_items(plot):
@@ -363,7 +363,7 @@ def test_clicking_a_symbol_selects_its_layer(qtbot, plot):
         qtbot.mouseClick(plot.canvas.viewport(), Qt.MouseButton.LeftButton, pos=index)
     assert chosen.args == [NAMES[4]]
     assert plot.selected == NAMES[4]
-    assert "γ = 3.00 · heterogeneous · query" in plot.caption.whole
+    assert "γ = 3.00 · heterogeneous · query" in plot.caption.full_text
     signals = (plot.layer_selected, plot.tau_changed, plot.tau_committed)
     far = at(plot, 0, GAMMAS[NAMES[4]])
     with contextlib.ExitStack() as stack:
@@ -436,7 +436,7 @@ def test_a_picture_has_the_axiss_name_and_no_hint(qtbot, plot):
         assert quantity_of(plot).isVisible()
         assert quantity_of(plot).text() == "γ"
         captions = [label for label in plot.findChildren(CaptionLabel) if label.isVisible()]
-        assert any(label.whole == plot.caption.whole for label in captions) == bool(chosen)
+        assert any(label.full_text == plot.caption.full_text for label in captions) == bool(chosen)
         plot.show_as_picture(False)
         assert (plot.caption.isVisible(), quantity_of(plot).isVisible()) == shown == (True, False)
 
@@ -547,23 +547,23 @@ def test_the_refined_values_are_marked_and_counted(spectra):
     sigma = np.geomspace(1.0, 1e-4, 20)
     after = np.concatenate([sigma[:6] + 0.2, sigma[6:]])
     spectra.show_spectrum(spectrum(preliminary=sigma, merged=after), COLOURS)
-    assert spectra.title.whole == "model.layers.0.q_proj.weight"
-    assert "heterogeneous" in spectra.caption.whole
-    assert "first 6 of 20" in spectra.caption.whole
+    assert spectra.title.full_text == "model.layers.0.q_proj.weight"
+    assert "heterogeneous" in spectra.caption.full_text
+    assert "first 6 of 20" in spectra.caption.full_text
     (mark,) = [item for item in items_of(spectra, pg.InfiniteLine) if item.isVisible()]
     assert mark.value() == 6.5
     assert mark.label.format == "refined: first 6"
-    assert "γ" not in spectra.caption.whole, "the head above says it"
+    assert "γ" not in spectra.caption.full_text, "the head above says it"
 
 
 def test_a_layer_says_whether_it_was_refined(spectra):
     spectra.show_spectrum(spectrum(refined=False), COLOURS)
-    assert "homogeneous: no refinement, before = after" in spectra.caption.whole
+    assert "homogeneous: no refinement, before = after" in spectra.caption.full_text
     shaped = spectrum(refined=False)
     shaped = replace(shaped, unshaped=shaped.merged, merged=2 * shaped.merged)
     spectra.show_spectrum(shaped, COLOURS)
-    assert "no refinement" in spectra.caption.whole
-    assert "before = after" not in spectra.caption.whole, "they differ by their singular values"
+    assert "no refinement" in spectra.caption.full_text
+    assert "before = after" not in spectra.caption.full_text, "they differ by their singular values"
     assert BEFORE not in spectra.items
     tiny = np.geomspace(1e-9, 1e-12, 5)
     spectra.show_spectrum(spectrum(preliminary=tiny, merged=tiny * 1.5), COLOURS)
@@ -571,7 +571,7 @@ def test_a_layer_says_whether_it_was_refined(spectra):
     report = LayerReport(name="x")
     spectra.show_spectrum(spectrum(preliminary=None, report=report), COLOURS)
     assert BEFORE not in spectra.items, "the method has no preliminary solution"
-    assert "refinement" not in spectra.caption.whole
+    assert "refinement" not in spectra.caption.full_text
     assert spectra.legend.entries()[0].label == "merged"
 
 
@@ -590,7 +590,7 @@ def test_the_spectra_of_low_rank_changes_use_the_whole_width(spectra, rank, loga
     low, high = spectra.canvas.getViewBox().viewRange()[0]
     assert (low, high) == pytest.approx((1, max(rank, 2)), abs=0.6)
     cut = 64 - rank
-    assert ("cut off" in spectra.caption.whole) == (cut > 0 and quantity is not Quantity.ENERGY)
+    assert ("cut off" in spectra.caption.full_text) == (cut > 0 and quantity is not Quantity.ENERGY)
     assert len(spectra.columns()[0].values) == 64, "the table has all"
 
 
@@ -621,7 +621,7 @@ def test_zeros_and_denormals_do_not_break_the_axis(spectra, logarithmic):
     spectra.show_spectrum(spectrum(experts={"a": sigma}), COLOURS)
     low, high = spectra.canvas.getViewBox().viewRange()[1]
     assert np.isfinite([low, high]).all()
-    assert ("3 values under 10⁻⁷·σ₁ cut off" in spectra.caption.whole) == logarithmic
+    assert ("3 values under 10⁻⁷·σ₁ cut off" in spectra.caption.full_text) == logarithmic
     if logarithmic:
         assert high - low < 12
         np.testing.assert_array_equal(np.isnan(curve(spectra, "expert a")[1]), sigma < 1e-7)
@@ -720,8 +720,8 @@ def test_a_bar_for_each_expert(energies):
     assert [brush.color().name() for brush in bars.opts["brushes"]] == list(
         LIGHT.expert_colours[:3]
     )
-    assert energies.title.whole == "layer"
-    assert energies.caption.whole == "the energy of b is 4.0 times that of a"
+    assert energies.title.full_text == "layer"
+    assert energies.caption.full_text == "the energy of b is 4.0 times that of a"
     assert "c 0" in energies.accessibleDescription()
     energies.log_box.setChecked(True)  # dots, and none for zero
     (dots,) = items_of(energies, pg.ScatterPlotItem)
@@ -904,7 +904,7 @@ def test_without_a_threshold_there_is_no_line(qtbot):
     plot.show_layers(layer_figures(("a", "b"), ("query", "key"), (0, 0), gamma=(0.1, 5.0)))
     assert not plot.threshold.isVisible()
     assert "treated alike" in plot.accessibleDescription()
-    assert "τ" not in plot.caption.whole
+    assert "τ" not in plot.caption.full_text
     QApplication.processEvents()
     low = plot.canvas.getViewBox().viewRange()[0][0]
     plot.keyPressEvent(
@@ -914,7 +914,7 @@ def test_without_a_threshold_there_is_no_line(qtbot):
     plot.set_tau(0.3)
     assert plot.threshold.isVisible()
     plot.select(None)
-    assert "τ" in plot.caption.whole
+    assert "τ" in plot.caption.full_text
     assert plot.canvas.getViewBox().viewRange()[0][0] < low, "the pill has room"
 
 

@@ -283,7 +283,7 @@ def test_values_of_one_parameter_are_a_curve_over_it(qtbot):
     in_view(qtbot, scatter, width=320, height=240)
     tried = [_point("c", 1e-3), _point("a", 1e-7), _point("b", 1e-5)]
     scatter.show_merges("Mean", tried, "Ridge ε")
-    assert scatter.title.whole == "Mean by Ridge ε"
+    assert scatter.title.full_text == "Mean by Ridge ε"
     assert scatter.items["curve"].getOriginalDataset()[0].tolist() == pytest.approx([-7, -5, -3])
     assert not written(scatter), "the axis says which is which"
     scatter.show_merges("Mean", tried)

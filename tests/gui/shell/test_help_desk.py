@@ -165,7 +165,7 @@ def test_the_log_keeps_its_end(qtbot):
     qtbot.addWidget(dialog)
     for number in range(KEPT + 5):
         log.add(Level.INFO, Source.WINDOW, f"entry {number}")
-    assert len(log.entries) == dialog.found.rowCount() == KEPT
+    assert len(log.entries) == dialog.entries_model.rowCount() == KEPT
     assert dialog.shown()[0].text == "entry 5"
     qtbot.waitUntil(lambda: dialog.details.toPlainText() == f"entry {KEPT + 4}")  # it follows
 

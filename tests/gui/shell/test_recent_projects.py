@@ -96,7 +96,7 @@ def test_a_row_of_usual_width_shows_all_of_a_name_and_a_summary(qtbot, tmp_path)
     row.resize(401, row.sizeHint().height())  # in a window of 1280 pixels
     row.show()
     labels = row.findChildren(ElidedLabel)
-    assert [label.text() for label in labels] == [label.whole for label in labels]
+    assert [label.text() for label in labels] == [label.full_text for label in labels]
 
 
 def test_where_nothing_was_noted_the_folder_is_named():

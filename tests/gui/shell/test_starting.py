@@ -21,12 +21,12 @@ def test_an_opening_says_that_it_waits_for_the_engine(window, worker, loaded):
         adopt_two(window.session)
     footer, subtitle = footer_of(window), window.welcome.subtitle
     window.conductor.open([BASE, COLA, SST2])
-    assert footer.text.whole.startswith("Starting the engine …")
+    assert footer.text.full_text.startswith("Starting the engine …")
     assert subtitle.text().startswith("Starting the engine …")
     assert not footer.device.isVisible(), "it would say the same again"
     assert footer.stop.isVisible()
     worker.say(ENGINE, job=0)
-    assert footer.text.whole.startswith("Reading headers …")
+    assert footer.text.full_text.startswith("Reading headers …")
     assert subtitle.text().startswith("Reading headers …")
     assert footer.device.isVisible()
     load(worker, COLA, SST2)
@@ -38,9 +38,9 @@ def test_a_lost_engine_is_started_again_and_that_is_said(loaded, worker):
     worker.engine_starting.emit()
     assert footer.device.text() == "Starting the engine …"
     loaded.conductor.plan()
-    assert footer.text.whole.startswith("Starting the engine …")
+    assert footer.text.full_text.startswith("Starting the engine …")
     worker.say(ENGINE, job=0)
-    assert footer.text.whole.startswith("Reading headers …")
+    assert footer.text.full_text.startswith("Reading headers …")
     load(worker, COLA, SST2)
 
 
