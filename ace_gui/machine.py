@@ -73,7 +73,7 @@ _HAS_AFFINITY: Final = hasattr(psutil.Process, "cpu_affinity")
 
 
 @dataclass(frozen=True)
-class _Group:
+class _ControlGroup:
     """A control group: its folder, and whether its version is 1."""
 
     folder: Path
@@ -109,7 +109,7 @@ class _Group:
         return math.inf
 
 
-def _groups(root: Path, controller: str) -> Iterator[_Group]:
+def _groups(root: Path, controller: str) -> Iterator[_ControlGroup]:
     """The process's control groups that have the controller, from its own upwards."""
     memberships = [line.split(":", 2) for line in _text(root / "proc/self/cgroup").splitlines()]
     for is_v1, root_group, mount_point in _mounts(root, controller):
@@ -124,9 +124,9 @@ def _groups(root: Path, controller: str) -> Iterator[_Group]:
             else:
                 folder = mount_point / relative
             while folder != mount_point:
-                yield _Group(folder, is_v1)
+                yield _ControlGroup(folder, is_v1)
                 folder = folder.parent
-            yield _Group(mount_point, is_v1)
+            yield _ControlGroup(mount_point, is_v1)
 
 
 def _mounts(root: Path, controller: str) -> Iterator[tuple[bool, str, Path]]:

@@ -272,7 +272,7 @@ def before_heads(model: Any, tensors: Sequence[str], roles: Mapping[str, Role]) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Part:
+class _ArchitecturePart:
     """A model inside the model, or the model itself.
 
     Names of its ``tensors`` begin with ``prefix``, those of its base model with ``base`` (None
@@ -356,7 +356,7 @@ def _child(name: str, prefix: str) -> str:
     return name.removeprefix(prefix).partition(".")[0]
 
 
-def _parts(model: Any, tensors: Sequence[str]) -> Iterator[_Part]:
+def _parts(model: Any, tensors: Sequence[str]) -> Iterator[_ArchitecturePart]:
     """The model and every model in it, outermost first."""
     from transformers import PreTrainedModel
 
@@ -367,7 +367,7 @@ def _parts(model: Any, tensors: Sequence[str]) -> Iterator[_Part]:
     }
     for prefix, module in models.items():
         base = getattr(module, module.base_model_prefix or "", None)
-        yield _Part(
+        yield _ArchitecturePart(
             model=module,
             prefix=prefix,
             base=f"{prefix}{module.base_model_prefix}."

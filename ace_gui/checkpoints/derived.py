@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
 from ace_gui.checkpoints.adapters.lora import Adapter
-from ace_gui.checkpoints.adapters.weight_changes import Change, LowRank, TokenRows
+from ace_gui.checkpoints.adapters.weight_changes import LowRank, TokenRows, WeightChange
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.reader import DerivedInfo, TensorReader, require_finite
@@ -57,7 +57,7 @@ def compose(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Source:
+class TensorSource:
     """The rows of a tensor in one model. ``rows``: the position of each row there, or ``NOWHERE``.
 
     Rows are equal parts of a tensor in the order of its elements. ``weight``: in the mean.
@@ -85,8 +85,8 @@ class ExtendedInfo(DerivedInfo):
     too.
     """
 
-    own: Source | None
-    sources: tuple[Source, ...]
+    own: TensorSource | None
+    sources: tuple[TensorSource, ...]
     padding: int = 0
     merged: tuple[int, ...] = ()
     unknown: tuple[int, ...] = ()
@@ -161,7 +161,7 @@ class ExtendedInfo(DerivedInfo):
         return total
 
     def _plus(
-        self, reader: TensorReader, total: Tensor, source: Source, rows: Rows, shares: Shares
+        self, reader: TensorReader, total: Tensor, source: TensorSource, rows: Rows, shares: Shares
     ) -> Tensor:
         width = total.shape[1]
         for index, row, count in runs(rows):
@@ -217,7 +217,7 @@ def _shares(placed: Sequence[Rows], weights: Sequence[float]) -> Sequence[Shares
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModuleRows:
+class StoredRows:
     """``rows`` rows of ``tensor`` from row ``at`` on are a module's rows from ``start`` on."""
 
     tensor: str
@@ -235,7 +235,7 @@ class ChangedInfo(DerivedInfo):
     """
 
     under: TensorInfo
-    changes: tuple[tuple[Change, ModuleRows], ...]
+    changes: tuple[tuple[WeightChange, StoredRows], ...]
     brought: bool
 
     @property
@@ -278,7 +278,7 @@ class ChangedInfo(DerivedInfo):
         return reader.elements(self.under, start, stop).to(wide)
 
     def _with_base(
-        self, reader: TensorReader, change: Change, product: Tensor, first: int, last: int
+        self, reader: TensorReader, change: WeightChange, product: Tensor, first: int, last: int
     ) -> Tensor:
         """f·(W₀ + product) − W₀ with DoRA's f; for replaced rows, the new row − W₀."""
         stored = self._stored(reader, first, last)
@@ -322,7 +322,7 @@ def read_factor(reader: TensorReader, info: TensorInfo) -> Tensor:
     return stored.to(torch.float32)
 
 
-def _product(reader: TensorReader, change: Change, start: int, stop: int) -> Tensor:
+def _product(reader: TensorReader, change: WeightChange, start: int, stop: int) -> Tensor:
     """Elements of the flattened change; only their rows are computed."""
     width = change.width
     if start >= stop or width == 0:
@@ -338,7 +338,7 @@ def expand(
     base: Checkpoint,
     answers: Mapping[str, str],
     transposed: Collection[str],
-    pieces: Mapping[str, Sequence[ModuleRows]] | None = None,
+    pieces: Mapping[str, Sequence[StoredRows]] | None = None,
 ) -> Checkpoint:
     """The whole model that ``adapter`` makes of ``base``, without reading a tensor.
 
@@ -354,7 +354,7 @@ def expand(
     _refuse_unanswered(adapter, {*answers, *pieces}, pieces)
     full = {answers.get(name, name): info for name, info in adapter.full.items()}
     stored = {**base.tensors, **full}
-    placed: dict[str, tuple[tuple[Change, ModuleRows], ...]] = {}
+    placed: dict[str, tuple[tuple[WeightChange, StoredRows], ...]] = {}
     for name, delta in adapter.deltas.items():
         for piece in pieces.get(name) or [_whole_rows(stored[answers[name]], answers[name])]:
             change = _oriented(delta, piece.tensor, stored[piece.tensor], transposed)
@@ -371,13 +371,13 @@ def expand(
     )
 
 
-def _whole_rows(info: TensorInfo, name: str) -> ModuleRows:
+def _whole_rows(info: TensorInfo, name: str) -> StoredRows:
     shape = info.shape
-    return ModuleRows(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
+    return StoredRows(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
 
 
 def _refuse_unfit(
-    adapter: Adapter, change: Change, piece: ModuleRows, info: TensorInfo, *, in_pieces: bool
+    adapter: Adapter, change: WeightChange, piece: StoredRows, info: TensorInfo, *, in_pieces: bool
 ) -> None:
     """Raise MismatchError if a change does not fit a tensor of the base.
 
@@ -392,7 +392,9 @@ def _refuse_unfit(
         _refuse_other_shape(adapter, info, change)
 
 
-def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collection[str]) -> Change:
+def _oriented(
+    delta: WeightChange, target: str, info: TensorInfo, transposed: Collection[str]
+) -> WeightChange:
     """The change in the orientation of the base's weight, which depends on the module's class."""
     if isinstance(delta, LowRank):
         sides = info.shape[1:]
@@ -410,7 +412,7 @@ def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collecti
 
 
 def _refuse_unanswered(
-    adapter: Adapter, answered: Collection[str], pieces: Mapping[str, Sequence[ModuleRows]]
+    adapter: Adapter, answered: Collection[str], pieces: Mapping[str, Sequence[StoredRows]]
 ) -> None:
     missing = [name for name in adapter.deltas if name not in answered]
     if missing:
@@ -433,7 +435,7 @@ def _refuse_unanswered(
         )
 
 
-def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: Change) -> NoReturn:
+def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: WeightChange) -> NoReturn:
     raise MismatchError(
         f"{path_text(adapter.path)}: The change of `{plain(info.name)}` is "
         f"{dimensions(delta.shape)}, but the base's is {dimensions(info.shape)} in {info.dtype}. "
@@ -445,7 +447,7 @@ def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: Change) -> No
 
 
 def _changed(
-    under: TensorInfo, name: str, changes: tuple[tuple[Change, ModuleRows], ...]
+    under: TensorInfo, name: str, changes: tuple[tuple[WeightChange, StoredRows], ...]
 ) -> ChangedInfo:
     """The tensor ``name``, which is ``under`` plus changes; no file has its bytes."""
     wide = under.dtype == "F64"

@@ -231,7 +231,7 @@ def read_gguf(path: Path, written: str = "") -> Header:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Entry:
+class _MetadataEntry:
     """A tensor in the header. ``info``: its bytes, if it is quantised."""
 
     info: TensorInfo
@@ -239,7 +239,7 @@ class _Entry:
     kind: int
 
 
-def _dequantised(entry: _Entry, placed: TensorInfo) -> TensorInfo:
+def _dequantised(entry: _MetadataEntry, placed: TensorInfo) -> TensorInfo:
     """The tensor in numbers, read from its place in the file."""
     if entry.kind not in QUANTISED_TYPES:
         return placed
@@ -263,7 +263,7 @@ def _as_written(info: TensorInfo, written: str) -> TensorInfo:
     return info
 
 
-def _entry(path: Path, cursor: _Cursor) -> _Entry:
+def _entry(path: Path, cursor: _Cursor) -> _MetadataEntry:
     """One tensor under its name in the file; ``start`` counts from the first tensor's byte."""
     name = cursor.text()
     rank = cursor.number("I")
@@ -285,7 +285,7 @@ def _entry(path: Path, cursor: _Cursor) -> _Entry:
         sentence = f"`{plain(name)}` is quantised (GGUF {type_}), which is not read here. "
         sentence += "Make a file of 16 bits of it: `llama-quantize --allow-requantize FILE OUT f16`"
         raise refusal(path, f"{sentence}. Or open the original weights.", tensor=name)
-    return _Entry(info=info, shape=shape, kind=kind)
+    return _MetadataEntry(info=info, shape=shape, kind=kind)
 
 
 def _blocks(path: Path, name: str, shape: tuple[int, ...], kind: int, start: int) -> TensorInfo:

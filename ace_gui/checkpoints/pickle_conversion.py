@@ -53,7 +53,7 @@ _PAUSE: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Source:
+class _PickleSource:
     """The input of a conversion: ``files`` of weights, their index and side files."""
 
     name: str
@@ -97,7 +97,7 @@ def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
             yield from _converting(source, target)
 
 
-def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
+def _converting(source: _PickleSource, target: Path) -> Iterator[tuple[int, int]]:
     before = _digests(target, map(str, source.all))
     files = [open_pickle(file) for file in source.files]
     names = unique_names(files)
@@ -143,7 +143,7 @@ def find_converted(path: Path, cache_folder: Path) -> Path | None:
         return None
 
 
-def _source(path: Path) -> _Source:
+def _source(path: Path) -> _PickleSource:
     """The files that belong to a folder of pickled weights, or to a bare pickle."""
     if S_ISDIR(status_of(path).st_mode):
         return _folder_source(path)
@@ -153,10 +153,10 @@ def _source(path: Path) -> _Source:
         weights = find_pickled_weights(path.parent)
         if weights is not None and weights.path == path:
             return _folder_source(path.parent)
-    return _Source(name=path.stem, stem="model", files=(path,))
+    return _PickleSource(name=path.stem, stem="model", files=(path,))
 
 
-def _folder_source(folder: Path) -> _Source:
+def _folder_source(folder: Path) -> _PickleSource:
     weights = find_pickled_weights(folder)
     if weights is None:
         raise refusal(folder, "Holds no PyTorch pickle of weights.")
@@ -169,13 +169,13 @@ def _folder_source(folder: Path) -> _Source:
         stem = weights.stem
     name = folder.name
     if not weights.is_index:
-        return _Source(name=name, stem=stem, files=(weights.path,), side=side)
+        return _PickleSource(name=name, stem=stem, files=(weights.path,), side=side)
     shards = read_shard_index(weights.path, ".bin")
     files = shard_files(weights.path, shards.values())
-    return _Source(name=name, stem=stem, files=tuple(files), index=weights.path, side=side)
+    return _PickleSource(name=name, stem=stem, files=tuple(files), index=weights.path, side=side)
 
 
-def _target(source: _Source, cache_folder: Path) -> Path:
+def _target(source: _PickleSource, cache_folder: Path) -> Path:
     """``CACHE/HASH/NAME``; the hash is of the paths, sizes and times of all files."""
     digest = hashlib.sha256()
     for path in source.all:
@@ -185,7 +185,7 @@ def _target(source: _Source, cache_folder: Path) -> Path:
 
 
 def _convert(
-    files: Sequence[PickledFile], source: _Source, stage: Path
+    files: Sequence[PickledFile], source: _PickleSource, stage: Path
 ) -> Iterator[tuple[int, int]]:
     outputs = [
         OutputTensor(name=name, dtype=tag_of(tensor.dtype), shape=tuple(tensor.shape))

@@ -16,8 +16,8 @@ from ace_gui.application import __version__
 from ace_gui.cli.interrupts import ignore
 from ace_gui.cli.options import (
     WRONG_USAGE,
+    CommandOptions,
     Computing,
-    Options,
     Reading,
     WithCluster,
     WithJson,
@@ -77,7 +77,7 @@ def _default(
 
 
 @command(app, "open", "window:open_window", hidden=True)
-class Open(Options):
+class Open(CommandOptions):
     """Open the window with a recipe or model folders loaded."""
 
     paths: list[Path] = argument(
@@ -92,7 +92,7 @@ class Open(Options):
 
 
 @command(app, "demo", "window:demo")
-class Demo(Options):
+class Demo(CommandOptions):
     """Merge a sample project and show the results."""
 
     sample: Sample = option("|".join(Sample), "The sample project to merge.", default=Sample.IMAGES)
@@ -104,7 +104,7 @@ class Demo(Options):
 
 
 @command(app, "init", "recipes:init")
-class Init(Options):
+class Init(CommandOptions):
     """Print a commented recipe; merge nothing."""
 
     models: list[str] = argument(
@@ -187,7 +187,7 @@ class Extract(Computing, WithRank, WithJson):
 
 
 @command(app, "task", "merging:task")
-class RebuildTask(Options):
+class RebuildTask(CommandOptions):
     """Rebuild one expert's model from a merged model with modules for each task."""
 
     model: Path = argument("MODEL", "A folder written by merge.", parser=path_given)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ace_gui.cli.options import Options, WithOverwrite
+from ace_gui.cli.options import CommandOptions, WithOverwrite
 from ace_gui.engine.contract.events import (
     CompareProgress,
     EvaluationProgress,
@@ -22,7 +22,7 @@ from ace_gui.engine.contract.events import (
     LearningProgress,
     TensorFinished,
 )
-from ace_gui.engine.contract.plan import RECIPE, Check, Plan, Verdict
+from ace_gui.engine.contract.plan import RECIPE, Check, CheckVerdict, Plan
 from ace_gui.errors import Cancelled
 from ace_gui.formatting import printable, value_text
 from ace_gui.output_files import check_file, write_file
@@ -43,7 +43,7 @@ class Terminal:
     figures_alone: bool = False
 
     @classmethod
-    def of(cls, command: Options) -> Terminal:
+    def of(cls, command: CommandOptions) -> Terminal:
         """The terminal for the options of a command."""
         files = [getattr(command, name, None) for name in ("json", "csv", "picture")]
         return cls(command.quiet, STANDARD_OUTPUT in files)
@@ -211,12 +211,12 @@ def safe_text(text: str, style: str = "") -> Text:
 def print_checks(
     checks: Sequence[Check],
     console: Console,
-    verdicts: Collection[Verdict] = (Verdict.WARNING, Verdict.ERROR),
+    verdicts: Collection[CheckVerdict] = (CheckVerdict.WARNING, CheckVerdict.ERROR),
 ) -> None:
     """Print the checks with these verdicts, one per line, and notes on reading the recipe."""
-    styles = {Verdict.ERROR: "red", Verdict.WARNING: "yellow"}
+    styles = {CheckVerdict.ERROR: "red", CheckVerdict.WARNING: "yellow"}
     for check in checks:
-        is_note = check.title == RECIPE and Verdict.WARNING in verdicts
+        is_note = check.title == RECIPE and CheckVerdict.WARNING in verdicts
         if check.verdict in verdicts or is_note:
             line = f"{check.verdict.value.title()}: {check.line}"
             console.print(safe_text(line, style=styles.get(check.verdict, "dim")), soft_wrap=True)

@@ -52,7 +52,7 @@ from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanReady, Reported
-from ace_gui.engine.contract.plan import Plan, Verdict
+from ace_gui.engine.contract.plan import CheckVerdict, Plan
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.planning.prepared import Prepared
@@ -150,7 +150,7 @@ def _merge(
     plan = _planned(next(events))
     print_warnings(plan.warnings, terminal.notes)
     print_parameter_notes(plan, terminal.notes)
-    print_checks(plan.checks, terminal.notes, [Verdict.WARNING])  # errors are raised
+    print_checks(plan.checks, terminal.notes, [CheckVerdict.WARNING])  # errors are raised
     try:
         finished, result = _merged(terminal.progressed(events))
     except (KeyboardInterrupt, Cancelled):
@@ -244,9 +244,9 @@ def report(command: Report) -> None:
         overwrite=command.overwrite,
     )
     plan = _planned(next(events))
-    print_checks(plan.checks, terminal.notes, [Verdict.WARNING])
+    print_checks(plan.checks, terminal.notes, [CheckVerdict.WARNING])
     events = itertools.chain([next(events)], events)  # raises the errors that stop the report
-    print_checks(plan.checks, terminal.notes, [Verdict.ERROR])
+    print_checks(plan.checks, terminal.notes, [CheckVerdict.ERROR])
     written = terminal.result(events, Reported)
     checks = [asdict(check) for check in plan.checks]
     content = {"files": [str(written.file)], "bytes": written.bytes, "checks": checks}
@@ -330,7 +330,7 @@ def estimate_recipe(command: Estimate) -> None:
     outputs.write_json(command.json, _record(estimated, Path.cwd()))
     terminal = Terminal.of(command)
     checks = output_checks(prepared.plan, Path.cwd(), gpu_memory=memory_of(device))
-    print_checks(checks, terminal.notes, [Verdict.ERROR])
+    print_checks(checks, terminal.notes, [CheckVerdict.ERROR])
     _print_units(estimated.planned, terminal.results)
     _print(estimated, Path.cwd(), device, terminal)
 
@@ -376,7 +376,7 @@ def print_dry_run(recipe: Recipe, command: Merge, options: Options, outputs: Out
         complete_heads=options.complete_heads,
     )
     print_warnings(plan.warnings, terminal.notes)
-    print_checks(checks, terminal.notes, [Verdict.WARNING])
+    print_checks(checks, terminal.notes, [CheckVerdict.WARNING])
     estimated = _estimated(prepared, command, (1,))
     outputs.write_json(command.json, _record(estimated, folder))
     _print(estimated, folder, device, terminal)

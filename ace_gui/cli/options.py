@@ -148,7 +148,7 @@ def new_folder() -> Any:
     field_specifiers=(argument, flag, option, path_option),
 )
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class CommandOptions:
     """The options of every command. Subclasses are dataclasses like this one."""
 
     quiet: bool = flag("--quiet", "Print only results and errors: no progress, notes or warnings.")
@@ -161,7 +161,7 @@ class Options:
         """Raise BadParameter for options that do not go together."""
 
 
-class Reading(Options):
+class Reading(CommandOptions):
     """Commands that read models."""
 
     threads: int | None = option(
@@ -179,7 +179,7 @@ class Computing(Reading):
     device: str = option("auto|cpu|cuda:N", "The device to compute on.", default="auto")
 
 
-class WithCluster(Options):
+class WithCluster(CommandOptions):
     """Commands whose work several processes can share."""
 
     cluster: str = option(
@@ -189,13 +189,13 @@ class WithCluster(Options):
     )
 
 
-class WithLimit(Options):
+class WithLimit(CommandOptions):
     """Commands that score models on tasks."""
 
     limit: int | None = option("N", "Maximum number of examples per task, drawn at random.", min=1)
 
 
-class WithOverwrite(Options):
+class WithOverwrite(CommandOptions):
     """Commands that write single files."""
 
     overwrite: bool = flag(
@@ -211,7 +211,7 @@ class WithJson(WithOverwrite):
     )
 
 
-class WithRank(Options):
+class WithRank(CommandOptions):
     """Commands that write an adapter."""
 
     rank: int | None = option("N", "The adapter's rank.", min=1)
@@ -223,7 +223,7 @@ class WithRank(Options):
     )
 
 
-Command = TypeVar("Command", bound=Options)
+Command = TypeVar("Command", bound=CommandOptions)
 
 
 def command(
@@ -257,7 +257,7 @@ def command(
     return added
 
 
-def run(options: Options, work: str) -> None:
+def run(options: CommandOptions, work: str) -> None:
     """Import the module of a command's function, and call it.
 
     An error about a pickle gets the option for consent, where the command has it.

@@ -44,9 +44,9 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
     interrupts = Interrupts(workbench.window.close_unasked, app)  # maybe no one is there to answer
     workbench.start()
     if demo:
-        from ace_gui.gui.shell.tours import Demo
+        from ace_gui.gui.shell.tours import DemoTour
 
-        Demo(workbench.window, *paths)
+        DemoTour(workbench.window, *paths)
     elif paths:
         workbench.window.opener.open_paths(paths)
     try:

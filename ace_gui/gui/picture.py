@@ -16,7 +16,7 @@ from ace_gui.errors import EngineError, OutputError, WorkbenchError
 from ace_gui.gui.app import Workbench, make_application
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.theme import Scheme, set_scheme
 
 PATIENCE: Final = 300_000  # ms without any event
@@ -52,7 +52,7 @@ class Studio:
         """Merge what is loaded."""
         session = self.window.session
         self.window.merge.start()
-        self.wait(lambda: session.state is State.MERGED, session.activity.changed)
+        self.wait(lambda: session.state is ActivityState.MERGED, session.activity.changed)
 
     def select_most_heterogeneous(self) -> None:
         """Select the layer with the largest γ and wait for its spectrum."""

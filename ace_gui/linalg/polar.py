@@ -66,7 +66,7 @@ def top_polars(
     rounding, as they are arbitrary. ``figures`` are computed with the singular values, so a GPU is
     synchronised only once.
     """
-    batch = _Batch(matrix_BOI=matrix_BOI, k=k, noises=noises, figures=figures)
+    batch = _PolarBatch(matrix_BOI=matrix_BOI, k=k, noises=noises, figures=figures)
     squares_BR, vectors_BRR = torch.linalg.eigh(gram(batch.wide_BRC.mT))
     basis_BRK = vectors_BRR[..., -k:].flip(-1)
     values_BR = squares_BR.flip(-1).clamp_(min=0).sqrt_()
@@ -81,7 +81,7 @@ def top_polars(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Batch:
+class _PolarBatch:
     """The matrices and the request for them."""
 
     matrix_BOI: Tensor

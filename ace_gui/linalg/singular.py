@@ -212,7 +212,7 @@ def singular_values(matrix: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Factors:
+class LowRankFactors:
     """B·A, where B is O × R and A is R × I. ``kept``: its share of the original matrix's energy."""
 
     b_OR: Tensor
@@ -220,9 +220,9 @@ class Factors:
     kept: float = 1.0
 
 
-def joined(terms: Sequence[tuple[float, Tensor, Tensor]]) -> Factors:
+def joined(terms: Sequence[tuple[float, Tensor, Tensor]]) -> LowRankFactors:
     """Σ c·B·A for terms (c, B, A), exact, as two concatenated factors, float64."""
-    return Factors(
+    return LowRankFactors(
         b_OR=torch.cat([c * b.double() for c, b, _ in terms], dim=1),
         a_RI=torch.cat([a.double() for _, _, a in terms]),
     )
@@ -238,7 +238,7 @@ def squared_values(matrix_OI: Tensor) -> Tensor:
     return squares.flip(0).clamp_(min=0)
 
 
-def core_values(factors: Factors) -> Tensor:
+def core_values(factors: LowRankFactors) -> Tensor:
     """``squared_values`` of a product B·A, without computing it."""
     values: Tensor = torch.linalg.svdvals(_core(factors)[1])
     return values.square()
@@ -253,7 +253,7 @@ def rank_for(squares: Tensor, energy: float) -> int:
     return int((missing > (1 - energy) * total + 1e-14 * total).sum()) + 1
 
 
-def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> Factors:
+def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> LowRankFactors:
     """The nearest matrix of this rank (Eckart and Young) to a float64 matrix.
 
     B = U·S and A = Vᵀ; ``balanced``: √S on both sides. If there are fewer singular values than
@@ -276,7 +276,7 @@ def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> Factors:
     return _scaled(u_OK, norms, vh_KI, rank, total, balanced=balanced)
 
 
-def cut_product(factors: Factors, rank: int, *, balanced: bool = False) -> Factors:
+def cut_product(factors: LowRankFactors, rank: int, *, balanced: bool = False) -> LowRankFactors:
     """``cut`` of a product B·A from the QR decompositions of its factors, without computing it."""
     q_OR, core_RR, q_IR = _core(factors)
     u, s, vh = torch.linalg.svd(core_RR)
@@ -284,7 +284,7 @@ def cut_product(factors: Factors, rank: int, *, balanced: bool = False) -> Facto
     return _scaled(q_OR @ u[:, :rank], s[:rank], vh[:rank] @ q_IR.T, rank, total, balanced=balanced)
 
 
-def _core(factors: Factors) -> tuple[Tensor, Tensor, Tensor]:
+def _core(factors: LowRankFactors) -> tuple[Tensor, Tensor, Tensor]:
     """Q_B, R_B·R_Aᵀ and Q_A, where B = Q_B·R_B and Aᵀ = Q_A·R_A."""
     q_OR, r_b = torch.linalg.qr(factors.b_OR)
     q_IR, r_a = torch.linalg.qr(factors.a_RI.T)
@@ -293,7 +293,7 @@ def _core(factors: Factors) -> tuple[Tensor, Tensor, Tensor]:
 
 def _scaled(
     u_OK: Tensor, s_K: Tensor, vh_KI: Tensor, rank: int, total: float, *, balanced: bool
-) -> Factors:
+) -> LowRankFactors:
     b_OR = u_OK.new_zeros(len(u_OK), rank)
     a_RI = vh_KI.new_zeros(rank, vh_KI.shape[1])
     if balanced:
@@ -306,7 +306,7 @@ def _scaled(
         share = float(s_K.square().sum()) / total
     else:
         share = 1.0
-    return Factors(b_OR=b_OR, a_RI=a_RI, kept=min(share, 1.0))
+    return LowRankFactors(b_OR=b_OR, a_RI=a_RI, kept=min(share, 1.0))
 
 
 # Changing singular values: for M = U S Vᵀ with R rows, U f(S) Vᵀ is U diag(f(s) / s) Uᵀ M. The

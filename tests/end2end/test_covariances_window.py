@@ -12,7 +12,7 @@ import ace_gui
 from ace_gui.engine.contract.jobs import CovariancesJob
 from ace_gui.gui.app import Workbench
 from ace_gui.gui.panels.inspector import CovariancesPanel
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.paths import Sample
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from tests.helpers.windows import PATIENCE
@@ -68,5 +68,5 @@ def test_the_experts_inputs_are_measured_shown_and_merged_with(
     panel.use.click()
     qtbot.waitUntil(lambda: session.can_merge and not window.engine.is_busy, timeout=PATIENCE)
     window.actions_.merge.trigger()
-    qtbot.waitUntil(lambda: session.state is State.MERGED, timeout=4 * PATIENCE)
+    qtbot.waitUntil(lambda: session.state is ActivityState.MERGED, timeout=4 * PATIENCE)
     assert session.results.merge.recipe.parameters == {"variant": "measured"}

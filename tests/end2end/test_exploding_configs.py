@@ -11,7 +11,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.app import Workbench
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.windows import PATIENCE
 
@@ -51,13 +51,13 @@ def test_opening_is_stopped_and_something_else_is_opened_at_once(
     assert window.actions_.cancel.isEnabled()
     engine = bench.worker.engine_pid
     window.actions_.stop_opening.trigger()
-    assert session.state is State.EMPTY
+    assert session.state is ActivityState.EMPTY
     qtbot.waitUntil(lambda: not builders(bench), timeout=2000)
 
     window.opener.open_paths([endless])
     qtbot.waitUntil(lambda: bool(builders(bench)), timeout=PATIENCE)
     window.opener.open_paths([family.base])
-    qtbot.waitUntil(lambda: session.state is State.READY, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: session.state is ActivityState.READY, timeout=PATIENCE)
     assert session.draft.inputs.base == family.base
     qtbot.waitUntil(lambda: not builders(bench), timeout=2000)
     assert bench.worker.engine_pid == engine, "the engine itself was not in the way"

@@ -9,14 +9,14 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import ace_gui
-from ace_gui.engine.contract.scored import EXPERTS, Tuned, TunePoint, Verdict
+from ace_gui.engine.contract.scored import EXPERTS, AnswerVerdict, Tuned, TunePoint
 from ace_gui.gui.app import Workbench
 from ace_gui.gui.panels.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores_page import ScoresPage, ScoresTab
 from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.paths import Sample
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.recommended import TITLE
@@ -49,7 +49,7 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     ]
 
     window.actions_.merge.trigger()
-    qtbot.waitUntil(lambda: session.state is State.MERGED, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: session.state is ActivityState.MERGED, timeout=PATIENCE)
     scores = page.show_tab(ScoresTab)
     assert isinstance(scores, ScoresTab)
     scores.evaluate.click()
@@ -74,8 +74,8 @@ def _try_a_listed_example(window: MainWindow, page: ScoresPage, store: Path, qtb
     assert isinstance(examples, ExamplesTab)
     found = lambda: known.examples(store, with_base=False)  # noqa: E731
     qtbot.waitUntil(lambda: set(found()) == {"digits", "shapes"}, timeout=PATIENCE)
-    lost = sum(each.counts[Verdict.LOST] for each in found().values())
-    gained = sum(each.counts[Verdict.GAINED] for each in found().values())
+    lost = sum(each.counts[AnswerVerdict.LOST] for each in found().values())
+    gained = sum(each.counts[AnswerVerdict.GAINED] for each in found().values())
     merged = known.line(str(store))
     drop = sum(known.line(EXPERTS)[t].score - merged[t].score for t in merged)
     assert lost - gained == pytest.approx(30 * drop)

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.gui.app import Workbench
 from ace_gui.gui.models.layer_columns import GAMMA
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.windows import PATIENCE
 
@@ -36,7 +36,7 @@ def open_family(window: MainWindow, family: Family, qtbot: QtBot) -> None:
 
 def merge(window: MainWindow, qtbot: QtBot) -> None:
     window.actions_.merge.trigger()
-    qtbot.waitUntil(lambda: window.session.state is State.MERGED, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: window.session.state is ActivityState.MERGED, timeout=PATIENCE)
 
 
 def test_from_checkpoints_on_disk_to_a_model_that_loads(
@@ -57,13 +57,15 @@ def test_from_checkpoints_on_disk_to_a_model_that_loads(
     assert "empty" in window.notice.sentence.text()
     assert window.workspace.experts.model.rowCount() == len(family.experts)
 
-    beats: list[State] = []
+    beats: list[ActivityState] = []
     timer = QTimer()
     timer.timeout.connect(lambda: beats.append(session.state))
     timer.start(5)
     merge(window, qtbot)
     timer.stop()
-    assert State.MERGING in beats  # a blocked loop has none; how long it pauses: see the benchmarks
+    assert (
+        ActivityState.MERGING in beats
+    )  # a blocked loop has none; how long it pauses: see the benchmarks
     window.actions_.top_layer.trigger()
     name = session.selection
     qtbot.waitUntil(lambda: session.spectrum(name) is not None, timeout=PATIENCE)
@@ -75,7 +77,7 @@ def test_from_checkpoints_on_disk_to_a_model_that_loads(
     dialog.form.fields["dtype"].control.setCurrentText("bfloat16")
     with qtbot.waitSignal(window.output.exported, timeout=PATIENCE):
         dialog.export_button.click()
-    qtbot.waitUntil(lambda: session.state is State.MERGED, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: session.state is ActivityState.MERGED, timeout=PATIENCE)
     dialog.reject()
     check_loads(tmp_path / "merged")
     assert len(list((tmp_path / "merged" / "heads").iterdir())) == len(family.experts)

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import JobDone
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from tests.gui.fakes import finished_merge, started
 from tests.helpers.windows import stops
 
@@ -86,7 +86,7 @@ def test_return_presses_the_button_with_the_focus(loaded, qtbot):
     index = loaded.header.primary.main
     index.setFocus()
     qtbot.keyClick(index, Qt.Key.Key_Return)
-    assert loaded.session.activity.is_running(State.MERGING)
+    assert loaded.session.activity.is_running(ActivityState.MERGING)
 
 
 def test_the_main_button_keeps_the_focus_through_a_merge(loaded, worker, qtbot):

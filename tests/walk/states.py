@@ -36,7 +36,7 @@ from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.shell.help_desk import commands_of_menus, commands_of_panels
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.window_layout import LAYERS
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState, Progress
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.layout import Folding
@@ -239,7 +239,10 @@ class States:
     def merge(self) -> Iterator[State_]:
         """Before, in the middle, and with all found about it."""
         activity = self.session.activity
-        half = lambda p: p is not None and p.state is State.MERGING and 2 * p.done >= p.total  # noqa: E731
+
+        def half(p: Progress | None) -> bool:
+            return p is not None and p.state is ActivityState.MERGING and 2 * p.done >= p.total
+
         self.window.merge.start()
         self.studio.wait(lambda: half(activity.progress), activity.progressed)
         yield "merging"

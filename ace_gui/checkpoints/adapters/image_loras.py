@@ -17,7 +17,7 @@ from typing import Final
 
 from ace_gui.checkpoints.adapters.adapter_config import AdapterSettings, adapter_settings
 from ace_gui.checkpoints.adapters.lora import Adapter, changes, refuse_second
-from ace_gui.checkpoints.adapters.weight_changes import Change
+from ace_gui.checkpoints.adapters.weight_changes import WeightChange
 from ace_gui.checkpoints.folder import SUFFIX
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint
@@ -101,7 +101,7 @@ def open_image_lora(path: Path) -> Adapter:
         pieces[part] = info
     checkpoint = Checkpoint(path=path, folder=None, tensors=stored, files=(header.stamp,))
     reader = TensorReader(checkpoint)
-    deltas: dict[str, Change] = {}
+    deltas: dict[str, WeightChange] = {}
     for module, pieces in groups.items():
         settings = _settings(path, module, pieces, header, reader)
         factors = {name: info for name, info in pieces.items() if name != "alpha"}
@@ -124,7 +124,7 @@ def named_for(adapter: Adapter, base: Collection[str]) -> Adapter:
     flat: dict[str, list[str]] = {}
     for module in modules:
         flat.setdefault(module.replace(".", "_"), []).append(module)
-    deltas: dict[str, Change] = {}
+    deltas: dict[str, WeightChange] = {}
     missing = []
     for target, change in adapter.deltas.items():
         module = target.removesuffix(".weight")
@@ -147,7 +147,7 @@ def named_for(adapter: Adapter, base: Collection[str]) -> Adapter:
     return replace(adapter, deltas=deltas)
 
 
-def _refuse_second_change(path: Path, first: Change | None, second: Change) -> None:
+def _refuse_second_change(path: Path, first: WeightChange | None, second: WeightChange) -> None:
     """Raise CheckpointError if a module is changed under two names, such as a flat and a dotted."""
     if first is not None:
         names = [first.parts[0].name, second.parts[0].name]

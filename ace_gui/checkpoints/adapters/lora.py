@@ -17,11 +17,11 @@ from ace_gui.checkpoints.adapters.adapter_config import (
 )
 from ace_gui.checkpoints.adapters.weight_changes import (
     AddedVector,
-    Change,
     Hadamard,
     Kronecker,
     LowRank,
     TokenRows,
+    WeightChange,
 )
 from ace_gui.checkpoints.folder import (
     ADAPTER_CONFIG,
@@ -65,7 +65,7 @@ class Adapter:
 
     path: Path
     """Its folder."""
-    deltas: Mapping[str, Change]
+    deltas: Mapping[str, WeightChange]
     """By the name of a weight, its change."""
     full: Mapping[str, TensorInfo]
     """Tensors that replace the base's: ``modules_to_save``, trained biases."""
@@ -130,7 +130,7 @@ def open_peft_adapter(folder: Path) -> Adapter:
     refuse_quantised({info.name: info for info in header.tensors})
     groups, full = _sorted_tensors(folder, header.tensors)
     parameters = _target_parameters(folder, groups, settings)
-    deltas: dict[str, Change] = {}
+    deltas: dict[str, WeightChange] = {}
     for module, pieces in groups.items():
         for delta in changes(folder, module, pieces, settings, parameters.get(module)):
             # PEFT may also save the embedding that it changes, because this may be resized.
@@ -286,7 +286,7 @@ def changes(
     pieces: Mapping[str, TensorInfo],
     settings: AdapterSettings,
     parameter: str | None = None,
-) -> Iterator[Change]:
+) -> Iterator[WeightChange]:
     """The changes of one module. ``pieces``: its tensors, by PEFT's names for them.
 
     ``parameter``: the one that is changed, if it is not the module's weight. Raises CheckpointError
@@ -370,7 +370,7 @@ def _low_rank(
     pieces: Mapping[str, TensorInfo],
     settings: AdapterSettings,
     parameter: str | None,
-) -> Iterator[Change]:
+) -> Iterator[WeightChange]:
     plain_name = plain(module)
     embedding = any("embedding" in name for name in pieces)
     if embedding:

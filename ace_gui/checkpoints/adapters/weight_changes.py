@@ -27,7 +27,7 @@ def _without_kernel_of_one(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class WeightChange:
     """A change of the weight ``target``. ``shape``: as the weight is stored, as far as is known."""
 
     target: str
@@ -61,7 +61,7 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowRank(Change):
+class LowRank(WeightChange):
     """Scale·B·A (Hu et al. 2021, equation 3).
 
     A is R × I, B is O × R. For an embedding A is R × rows and B is columns × R. For a convolution
@@ -147,7 +147,7 @@ class LowRank(Change):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddedVector(Change):
+class AddedVector(WeightChange):
     """Scale·vector, added to a bias (PEFT's ``lora_bias``)."""
 
     vector: TensorInfo
@@ -164,7 +164,7 @@ class AddedVector(Change):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenRows(Change):
+class TokenRows(WeightChange):
     """Single rows of an embedding, replaced (PEFT's ``trainable_token_indices``).
 
     ``table``: a new row for each of ``indices``. ``count``: rows of the embedding, 0 if unknown.
@@ -196,7 +196,7 @@ class TokenRows(Change):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Flattened(Change):
+class _Flattened(WeightChange):
     """A change whose kernel is flattened in its factors, so that the weight's shape is unknown."""
 
     pieces: dict[str, TensorInfo] = field(hash=False)

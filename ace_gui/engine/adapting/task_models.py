@@ -39,7 +39,7 @@ class TaskModel:
         return evaluator(self.data, self.loading, self.model)
 
 
-class TaskModels:
+class LoadedTaskModels:
     """The models of all tasks. ``loaded``: those that have the shared parameters by now.
 
     ``sources``: the data of every expert. ``shapes``: of the base tensors to share.

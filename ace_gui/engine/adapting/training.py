@@ -95,7 +95,7 @@ def sharpness_aware(objective: Objective, values: Mapping[str, Tensor], radius: 
 
 
 @dataclass(kw_only=True)
-class History:
+class TrainingHistory:
     """The results of all steps so far."""
 
     step: Annotated[int, Field(ge=0)] = 0
@@ -117,7 +117,7 @@ class History:
 
 
 @dataclass(kw_only=True)
-class State(History):
+class TrainingState(TrainingHistory):
     """The state of the loop: everything needed to resume.
 
     ``values``: changed in place. ``before``: values before the current window of steps; ``best``:
@@ -177,7 +177,7 @@ class Loop:
         plain: bool = False,
         window: int = 0,
     ) -> None:
-        self.state = State(values=values)
+        self.state = TrainingState(values=values)
         self.total = parameters.steps
         self._objective = objective
         self._parameters = parameters
@@ -185,7 +185,7 @@ class Loop:
         chosen = torch.optim.SGD if plain else torch.optim.Adam
         self._optimizer = chosen(list(values.values()), lr=parameters.learning_rate, fused=True)
 
-    def go_on_from(self, state: State) -> None:
+    def go_on_from(self, state: TrainingState) -> None:
         """Continue from a saved state of the same values."""
         self.state = state
         if state.moments:
@@ -197,7 +197,7 @@ class Loop:
             current = self._optimizer.state_dict()
             self._optimizer.load_state_dict({**current, "state": by_index})
 
-    def steps(self) -> Iterator[State]:
+    def steps(self) -> Iterator[TrainingState]:
         """Run until all steps are done or patience runs out. Each yielded state may be saved."""
         state = self.state
         while state.step < self.total and not self._has_settled():
@@ -277,7 +277,7 @@ class CheckedLoop(Loop):
         self._check = check
         self._every = every
 
-    def steps(self) -> Iterator[State]:
+    def steps(self) -> Iterator[TrainingState]:
         """Take all steps. Each yielded state may be saved."""
         state = self.state
         if not state.checks:
@@ -301,7 +301,7 @@ class CheckedLoop(Loop):
             state.best = {n: value.detach().clone() for n, value in state.values.items()}
 
 
-def collapse(state: State) -> list[str]:
+def collapse(state: TrainingState) -> list[str]:
     """A sentence for each task whose answers lost half of their variety in the final values."""
     spreads = {task: values[: state.taken] for task, values in state.spreads.items()}
     return [
@@ -332,7 +332,7 @@ class Curves:
 
 
 @dataclass(kw_only=True)
-class _About(History):
+class _About(TrainingHistory):
     stage: int
 
 
@@ -393,7 +393,9 @@ def _checkpointed(folder: Path, stage: int, loop: Loop) -> bool:
     return True
 
 
-def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str, Tensor]) -> None:
+def save_checkpoint(
+    folder: Path, stage: int, state: TrainingState, moments: Mapping[str, Tensor]
+) -> None:
     """Save the state of the loop, completely or not at all; an older checkpoint then remains."""
     about = _About(stage=stage, **_history(state))
     tensors = {f"value\0{name}": value for name, value in state.values.items()}
@@ -403,7 +405,7 @@ def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str
     keep_tensors(folder / CHECKPOINT, tensors, json.dumps(asdict(about)))
 
 
-def load_checkpoint(folder: Path, stage: int, state: State) -> State:
+def load_checkpoint(folder: Path, stage: int, state: TrainingState) -> TrainingState:
     """The saved state of a stage, or the initial ``state`` if there is none.
 
     A damaged or foreign checkpoint is ignored with a warning.
@@ -429,8 +431,8 @@ def load_checkpoint(folder: Path, stage: int, state: State) -> State:
     return replace(state, before=before, best=best, moments=moments, **_history(about))
 
 
-def _history(of: History) -> dict[str, Any]:
-    return {field.name: getattr(of, field.name) for field in fields(History)}
+def _history(of: TrainingHistory) -> dict[str, Any]:
+    return {field.name: getattr(of, field.name) for field in fields(TrainingHistory)}
 
 
 def _of(saved: KeptTensors, what: str) -> dict[str, Tensor]:
@@ -442,7 +444,7 @@ def _of(saved: KeptTensors, what: str) -> dict[str, Tensor]:
 def _require_fitting(
     path: Path,
     about: _About,
-    state: State,
+    state: TrainingState,
     saved_tensors: Sequence[Mapping[str, Tensor]],
     moments: Mapping[str, Tensor],
 ) -> None:

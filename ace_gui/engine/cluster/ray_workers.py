@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
 from ace_gui.engine.cluster.ray_cluster import TICK, Address, RayCluster
-from ace_gui.engine.cluster.worker import Kind, NoMemory, Worker
+from ace_gui.engine.cluster.worker import NoMemory, Worker, WorkerKind
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, UnitMerged
@@ -79,7 +79,7 @@ class _Member:
     """
 
     handle: Any
-    kind: Kind | None = None
+    kind: WorkerKind | None = None
     calls_by_handle: dict[Any, Call] = field(default_factory=dict)
     since: float = field(default_factory=time.monotonic)
 
@@ -349,10 +349,10 @@ class RayWorkers:
             member.kind.kill()
         self._members.remove(member)
 
-    def _welcome(self, kind: Kind) -> None:
+    def _welcome(self, kind: WorkerKind) -> None:
         """Refuse workers of other versions; note whether a cluster is mixed."""
         self._start.losses = 0
-        here = Kind.here("cpu")
+        here = WorkerKind.here("cpu")
         if (kind.code, kind.libraries) != (here.code, here.libraries):
             raise ClusterError(
                 f"{kind.node} has another version of this program or of its libraries; "

@@ -32,7 +32,7 @@ from ace_gui.engine.cluster.estimates import (
 from ace_gui.engine.cluster.ray_workers import SCANNED_ELEMENTS, RayWorkers
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.readers import Readers
-from ace_gui.engine.merging.surveying import Group, groups, surveyed
+from ace_gui.engine.merging.surveying import SurveyGroup, groups, surveyed
 from ace_gui.engine.merging.units import (
     PACKED,
     TOKEN,
@@ -204,7 +204,7 @@ def _merged_here(
     return (merge_unit(unit, readers, budgets, dtypes, shared) for unit in units)
 
 
-def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> float:
+def _scan_time(group: SurveyGroup, prepared: Prepared, workers: RayWorkers | None) -> float:
     """Seconds in which one worker surveys all rows of a group, measured on some of them.
 
     Adds their findings to ``prepared``, so that rows can be tried.

@@ -38,7 +38,7 @@ from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class WorkerKind:
     """What a worker's rounding depends on, and where it is."""
 
     node: str
@@ -55,7 +55,7 @@ class Kind:
     """Digest of the program's source code."""
 
     @classmethod
-    def here(cls, device: str) -> Kind:
+    def here(cls, device: str) -> WorkerKind:
         """The kind of this process. ``device``: where it computes."""
         where = resolve_device(device)
         if where.type == "cuda":
@@ -117,9 +117,9 @@ class Worker:
                 self._failed = NoMemory()
         return self._failed
 
-    def kind(self) -> Kind:
+    def kind(self) -> WorkerKind:
         """What its results' rounding depends on."""
-        return Kind.here(self._device)
+        return WorkerKind.here(self._device)
 
     def prepare(
         self, recipe: Recipe, headers: str, measured: Mapping[Need, Sequence[Path]]

@@ -27,7 +27,7 @@ Event = object
 class Job:
     """One kind of work: a frozen value of arguments; subclasses are dataclasses.
 
-    ``state``: what the window shows while it runs, a name of its ``State``; empty for quick jobs.
+    ``state``: what the window shows while it runs, an ``ActivityState``; empty for quick jobs.
     """
 
     state: ClassVar[str] = ""

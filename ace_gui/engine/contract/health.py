@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
-from ace_gui.engine.contract.plan import WORST_FIRST, Check, Verdict
+from ace_gui.engine.contract.plan import WORST_FIRST, Check, CheckVerdict
 from ace_gui.formatting import counted
 from ace_gui.linalg.heterogeneity import (
     LARGEST_RIDGE_MASS,
@@ -79,9 +79,11 @@ class LayerHealth:
     """
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CheckVerdict:
         """The worst verdict of the findings."""
-        return min((f.verdict for f in self.findings), key=WORST_FIRST.index, default=Verdict.OK)
+        return min(
+            (f.verdict for f in self.findings), key=WORST_FIRST.index, default=CheckVerdict.OK
+        )
 
     @property
     def tooltip(self) -> str:
@@ -93,11 +95,11 @@ class LayerHealth:
 class ModelHealth:
     """The health of all tensors together."""
 
-    verdict: Verdict
+    verdict: CheckVerdict
     """The worst of all tensors."""
     sentence: str
     """A summary."""
-    counts: Mapping[Verdict, int]
+    counts: Mapping[CheckVerdict, int]
     """Number of tensors by verdict."""
     titles: Mapping[str, int]
     """Number of tensors by title of a finding, most frequent first."""
@@ -218,10 +220,10 @@ def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
     layers = list(layers)
     counts = Counter(layer.verdict for layer in layers)
     titles = Counter(title for layer in layers for title in {f.title for f in layer.findings})
-    worrying = [layer for layer in layers if layer.verdict != Verdict.OK]
+    worrying = [layer for layer in layers if layer.verdict != CheckVerdict.OK]
     worrying.sort(key=lambda layer: (WORST_FIRST.index(layer.verdict), -len(layer.findings)))
     return ModelHealth(
-        verdict=min(counts, key=WORST_FIRST.index, default=Verdict.OK),
+        verdict=min(counts, key=WORST_FIRST.index, default=CheckVerdict.OK),
         sentence=_summary(counts),
         counts=counts,
         titles=dict(titles.most_common()),
@@ -316,10 +318,10 @@ def _left_out_sentence(statistics: LayerStatistics) -> str:
     return f"Numerically unchanged by {names}: {then}."
 
 
-def _summary(counts: Mapping[Verdict, int]) -> str:
+def _summary(counts: Mapping[CheckVerdict, int]) -> str:
     total = sum(counts.values())
-    noted = counts.get(Verdict.NOTE, 0)
-    warned = counts.get(Verdict.WARNING, 0)
+    noted = counts.get(CheckVerdict.NOTE, 0)
+    warned = counts.get(CheckVerdict.WARNING, 0)
     of = counted(total, "tensor", "tensors")
     numbers = {"a warning": warned, "a note": noted}
     parts = [f"{n} {'has' if n == 1 else 'have'} {what}" for what, n in numbers.items() if n]
@@ -336,8 +338,8 @@ def _number(parameters: Mapping[str, ParameterValue], name: str) -> float | None
 
 
 def _note(title: str, sentence: str) -> Check:
-    return Check(title, sentence, Verdict.NOTE)
+    return Check(title, sentence, CheckVerdict.NOTE)
 
 
 def _warning(title: str, sentence: str) -> Check:
-    return Check(title, sentence, Verdict.WARNING)
+    return Check(title, sentence, CheckVerdict.WARNING)

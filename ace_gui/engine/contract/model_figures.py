@@ -14,7 +14,7 @@ from typing import Final
 
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.health import allowed_change
-from ace_gui.engine.contract.plan import Check, Plan, PlanRow, Verdict
+from ace_gui.engine.contract.plan import Check, CheckVerdict, Plan, PlanRow
 from ace_gui.formatting import counted
 from ace_gui.recipe.values import Cap
 
@@ -118,7 +118,7 @@ def _worry(name: str, change: float, middle: float) -> Check | None:
         )
     else:
         return None
-    return Check(_TITLE, sentence, Verdict.WARNING, subject=name)
+    return Check(_TITLE, sentence, CheckVerdict.WARNING, subject=name)
 
 
 def _range(changes: Mapping[str, float]) -> str:

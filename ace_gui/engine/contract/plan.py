@@ -17,7 +17,7 @@ from ace_gui.recipe.values import ParameterValue
 from ace_gui.stored_formats import FORMATS, RECIPE_TAGS, is_float
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """The result of a check. The value is shown to users."""
 
     OK = "ok"
@@ -44,7 +44,7 @@ OF_INPUTS: Final = frozenset({CALIBRATION, ALIGNMENT})
 _ROOMY: Final = 1.25
 """Space is ample from this multiple of the need."""
 
-WORST_FIRST: Final = (Verdict.ERROR, Verdict.WARNING, Verdict.NOTE, Verdict.OK)
+WORST_FIRST: Final = (CheckVerdict.ERROR, CheckVerdict.WARNING, CheckVerdict.NOTE, CheckVerdict.OK)
 EVERYTHING: Final = "all models"
 """The subject of a check that concerns no single model."""
 
@@ -59,14 +59,14 @@ class Check:
 
     title: str
     sentence: str
-    verdict: Verdict = Verdict.OK
+    verdict: CheckVerdict = CheckVerdict.OK
     details: str = ""
     subject: str = EVERYTHING
 
     @property
     def is_worry(self) -> bool:
         """Whether the user should read it before merging."""
-        return self.verdict in (Verdict.WARNING, Verdict.ERROR)
+        return self.verdict in (CheckVerdict.WARNING, CheckVerdict.ERROR)
 
     @property
     def line(self) -> str:
@@ -78,7 +78,7 @@ class Check:
         return f"{about}: {self.sentence}"
 
     @property
-    def key(self) -> tuple[str, str, Verdict]:
+    def key(self) -> tuple[str, str, CheckVerdict]:
         """Identifies an accepted check.
 
         It does not contain the figures of the sentence, which may change.
@@ -104,12 +104,12 @@ def disk_check(needed: int, free: int, advice: str, output: str = "the merged mo
 
 
 def _room(title: str, sentence: str, needed: int, free: int, advice: str) -> Check:
-    verdict = Verdict.OK
+    verdict = CheckVerdict.OK
     if needed > free:
-        verdict = Verdict.ERROR
+        verdict = CheckVerdict.ERROR
         sentence = f"{sentence} {advice}"
     elif _ROOMY * needed > free:
-        verdict = Verdict.WARNING
+        verdict = CheckVerdict.WARNING
         sentence = " ".join((sentence, "That is tight.", advice))
     return Check(title, sentence, verdict)
 

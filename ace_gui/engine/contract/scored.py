@@ -398,7 +398,7 @@ class TaskDescribed:
     """
 
 
-class Verdict(IntEnum):
+class AnswerVerdict(IntEnum):
     """How an example changed from one model to another."""
 
     BOTH_RIGHT = 0
@@ -430,9 +430,9 @@ class ExamplesCompared:
     """The first model, a merge."""
     other: str
     """The second model."""
-    counts: Mapping[Verdict, int]
+    counts: Mapping[AnswerVerdict, int]
     """All examples by verdict."""
-    examples: Mapping[Verdict, tuple[ComparedExample, ...]]
+    examples: Mapping[AnswerVerdict, tuple[ComparedExample, ...]]
     """The first of them, or those that differ most if there is no right or wrong."""
 
 

@@ -13,23 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.contract.scored import LOSSES, TaskScore, Verdict
+from ace_gui.engine.contract.scored import LOSSES, AnswerVerdict, TaskScore
 
 
 def verdicts(
     metric: str, model_N: NDArray[np.float64], other_N: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """The Verdict of each example; for a loss, whether it grew or fell."""
-    verdict_N = np.full(len(model_N), int(Verdict.BOTH_RIGHT))
+    verdict_N = np.full(len(model_N), int(AnswerVerdict.BOTH_RIGHT))
     if metric in LOSSES:
-        verdict_N[model_N > other_N] = Verdict.LOST
-        verdict_N[model_N < other_N] = Verdict.GAINED
+        verdict_N[model_N > other_N] = AnswerVerdict.LOST
+        verdict_N[model_N < other_N] = AnswerVerdict.GAINED
         return verdict_N
     wrong_N = model_N < 1
     other_wrong_N = other_N < 1
-    verdict_N[wrong_N & ~other_wrong_N] = Verdict.LOST
-    verdict_N[~wrong_N & other_wrong_N] = Verdict.GAINED
-    verdict_N[wrong_N & other_wrong_N] = Verdict.BOTH_WRONG
+    verdict_N[wrong_N & ~other_wrong_N] = AnswerVerdict.LOST
+    verdict_N[~wrong_N & other_wrong_N] = AnswerVerdict.GAINED
+    verdict_N[wrong_N & other_wrong_N] = AnswerVerdict.BOTH_WRONG
     return verdict_N
 
 
@@ -60,8 +60,8 @@ def paired(pairs: Iterable[tuple[TaskScore, TaskScore]]) -> Paired | None:
     if len(kinds) != 1:
         return None
     verdict_N = np.concatenate([verdicts(a.metric, a.each_N, b.each_N) for a, b in usable])
-    worse = int((verdict_N == Verdict.LOST).sum())
-    better = int((verdict_N == Verdict.GAINED).sum())
+    worse = int((verdict_N == AnswerVerdict.LOST).sum())
+    better = int((verdict_N == AnswerVerdict.GAINED).sum())
     if kinds == {True}:
         p = _z_test(np.concatenate([a.each_N - b.each_N for a, b in usable]))
     else:

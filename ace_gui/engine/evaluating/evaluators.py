@@ -56,7 +56,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class CutInputs:
     """Number of ``examples`` with a part cut off, and of labelled ``words`` in these parts."""
 
     examples: int = 0
@@ -147,9 +147,9 @@ class Evaluator:
         raise NotImplementedError
 
     @classmethod
-    def cut(cls, answers: Sequence[Any]) -> Cut:
+    def cut(cls, answers: Sequence[Any]) -> CutInputs:
         """How much was cut off, of answers or of inputs whose answers are missing."""
-        return Cut()
+        return CutInputs()
 
     # One model
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ace_gui.engine.evaluating.evaluators import Batch, Cut, Inputs, Piece
+from ace_gui.engine.evaluating.evaluators import Batch, CutInputs, Inputs, Piece
 from ace_gui.engine.evaluating.language_kinds import (
     Prompted,
     choice_index,
@@ -124,8 +124,8 @@ class TextToText(Prompted):
         return f"{text} … (cut)" if was_cut else text
 
     @classmethod
-    def cut(cls, answers: Sequence[Any]) -> Cut:
-        return Cut(examples=sum(was_cut for _, was_cut in answers))
+    def cut(cls, answers: Sequence[Any]) -> CutInputs:
+        return CutInputs(examples=sum(was_cut for _, was_cut in answers))
 
     def pieces(self, example: Example) -> list[Piece]:
         """The prompt. If it is too long, its beginning is cut, or its end for an encoder."""

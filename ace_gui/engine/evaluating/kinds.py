@@ -12,7 +12,7 @@ from torch.nn import functional
 from ace_gui.architecture.transformers_library import has_chat_template, load_tokenizer
 from ace_gui.engine.evaluating.evaluators import (
     Batch,
-    Cut,
+    CutInputs,
     Evaluator,
     JudgedByLabels,
     Labelled,
@@ -200,9 +200,9 @@ class TokenClassification(OfHead, OfText):
         return " ".join(f"{word}/{label_text(index, names)}" for word, index in pairs)
 
     @classmethod
-    def cut(cls, answers: Sequence[Any]) -> Cut:
+    def cut(cls, answers: Sequence[Any]) -> CutInputs:
         lost = [sum(index < 0 for index in answer) for answer in answers]
-        return Cut(examples=sum(map(bool, lost)), words=sum(lost))
+        return CutInputs(examples=sum(map(bool, lost)), words=sum(lost))
 
     def pieces(self, example: Example) -> list[Piece]:
         words = list(example.inputs[TOKENS])

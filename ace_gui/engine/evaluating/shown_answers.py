@@ -24,13 +24,13 @@ from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.contract.events import EvaluationProgress, Event
 from ace_gui.engine.contract.scored import (
     LOSSES,
+    AnswerVerdict,
     ComparedExample,
     ExamplesCompared,
     RoutesFound,
     ShownExample,
     TaskDescribed,
     TaskRoutes,
-    Verdict,
 )
 from ace_gui.engine.contract.tried import Ending, Tried, TriedBegun, TriedText, TryInput
 from ace_gui.engine.contract.verdicts import verdicts
@@ -212,7 +212,7 @@ def _compared(
             other=cut(kind.text(example, second_outcome.answers[index], other_names)),
         )
 
-    shown_verdicts = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
+    shown_verdicts = (AnswerVerdict.LOST, AnswerVerdict.GAINED, AnswerVerdict.BOTH_WRONG)
     indices = {
         verdict: _shown_indices(verdict_N == verdict, change_N) for verdict in shown_verdicts
     }
@@ -222,7 +222,7 @@ def _compared(
         metric=metric,
         model=name,
         other=second_trial.subject.name,
-        counts={verdict: int((verdict_N == verdict).sum()) for verdict in Verdict},
+        counts={verdict: int((verdict_N == verdict).sum()) for verdict in AnswerVerdict},
         examples={verdict: tuple(map(shown, chosen)) for verdict, chosen in indices.items()},
     )
 

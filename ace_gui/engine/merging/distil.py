@@ -28,7 +28,7 @@ from ace_gui.engine.adapting.objectives import Kept, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.task_models import repeatable, share_body
 from ace_gui.engine.adapting.trained_changes import TrainedChanges
-from ace_gui.engine.adapting.training import CheckedLoop, Seen, State, trained
+from ace_gui.engine.adapting.training import CheckedLoop, Seen, TrainingState, trained
 from ace_gui.engine.calibrating.calibrate import Calibration, digest
 from ace_gui.engine.contract.distilled import Distilled, TaskDivergence
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
@@ -163,7 +163,7 @@ def found_result(folder: Path) -> Distilled | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Schedule:
+class _LearningSchedule:
     """The parameters of the training loop."""
 
     steps: int
@@ -193,7 +193,7 @@ class _Alignment:
         self._uncertainties: dict[tuple[str, str], float] = {}
         self._doubts: tuple[str, ...] = ()
         self._changes: TrainedChanges | None = None
-        self._state: State | None = None
+        self._state: TrainingState | None = None
 
     def run(self) -> Iterator[Progress]:
         """Ask the experts, then train."""
@@ -207,7 +207,7 @@ class _Alignment:
         loop = CheckedLoop(
             self._changes.values,
             lambda step: self._stepped(tasks, step, loop.state),
-            _Schedule(steps=steps, learning_rate=self._plan.learning_rate),
+            _LearningSchedule(steps=steps, learning_rate=self._plan.learning_rate),
             rates=shares.__getitem__,
             check=lambda: self._checked(tasks),
             every=CHECKED_EVERY,
@@ -309,7 +309,7 @@ class _Alignment:
             tasks.append(AlignedTask(model, expected, size=size, seed=seed))
         return tasks
 
-    def _stepped(self, tasks: Sequence[AlignedTask], step: int, state: State) -> Seen:
+    def _stepped(self, tasks: Sequence[AlignedTask], step: int, state: TrainingState) -> Seen:
         """One step's losses, with the gradients of the values."""
         assert self._changes is not None
         self._changes.write()

@@ -22,7 +22,7 @@ from ace_gui.engine.adapting.objectives import (
     expert_answers,
 )
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
-from ace_gui.engine.adapting.task_models import TaskModel, TaskModels, repeatable
+from ace_gui.engine.adapting.task_models import LoadedTaskModels, TaskModel, repeatable
 from ace_gui.engine.adapting.training import (
     CHECKPOINT,
     Curves,
@@ -250,7 +250,7 @@ class _Work:
 
     def _models(self) -> Sequence[TaskModel]:
         """The tasks' models; their parameters are replaced by the merged model's."""
-        models = TaskModels(
+        models = LoadedTaskModels(
             self._prepared, self._sources, self._shapes, self._parameters, self._device
         )
         for task in models.with_experts():

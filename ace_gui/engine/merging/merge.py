@@ -212,7 +212,7 @@ def input_paths(prepared: Prepared) -> tuple[Path, ...]:
     return (*prepared.recipe.paths, *prepared.plan.input_folders)
 
 
-class _Progress:
+class _MergeProgress:
     """Writes merged rows, with an event for each of them and the progress so far."""
 
     def __init__(self, prepared: Prepared, store: MergeStore) -> None:
@@ -262,7 +262,7 @@ def _merge_here(
 ) -> Iterator[MergeStarted | TensorFinished]:
     """Merge the missing rows in this process, in plan order."""
     prepared = readers.prepared
-    progress = _Progress(prepared, store)
+    progress = _MergeProgress(prepared, store)
     yield progress.started()
     # Batches are formed from all rows, finished ones included: the rounding of a resumed merge must
     # not depend on what is done already.
@@ -347,7 +347,7 @@ def _merge_by(
     this process writes the journal. The rows of one tensor are written in order.
     """
     prepared = readers.prepared
-    progress = _Progress(prepared, store)
+    progress = _MergeProgress(prepared, store)
     yield progress.started()
     unwritten: dict[str, deque[PlanRow]] = defaultdict(deque)
     for row in progress.rows:

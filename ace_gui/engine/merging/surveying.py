@@ -28,7 +28,7 @@ from ace_gui.engine.contract.model_figures import (
     fit_checks,
     relative_changes,
 )
-from ace_gui.engine.contract.plan import Check, PlanRow, Verdict, worst_first
+from ace_gui.engine.contract.plan import Check, CheckVerdict, PlanRow, worst_first
 from ace_gui.engine.kept_files import is_there, keep_json, open_json, warn_recomputed
 from ace_gui.engine.merging.readers import Readers, finding
 from ace_gui.engine.merging.store import SURVEY
@@ -55,7 +55,7 @@ def of_deltas(survey: Survey, row: PlanRow, readers: Readers, part: Part | None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class SurveyGroup:
     """The rows of one survey."""
 
     method: MergeMethod[Any]
@@ -104,7 +104,7 @@ def surveyed(
 
 
 def _findings_of(
-    group: Group, prepared: Prepared, scan: Scanning
+    group: SurveyGroup, prepared: Prepared, scan: Scanning
 ) -> Generator[PassProgress | None, None, Findings]:
     """The findings of the method's surveys of the model, or of earlier ones that are the same."""
     context = SurveyContext.of_model(group.parameters, len(prepared.experts))
@@ -121,7 +121,7 @@ def _findings_of(
     return context.findings
 
 
-def _survey_key(group: Group, declared: MethodSurvey) -> Hashable:
+def _survey_key(group: SurveyGroup, declared: MethodSurvey) -> Hashable:
     """Equal for surveys with the same findings: of the same rows, with the same parameters used."""
     values = asdict(group.parameters)
     if declared.uses is None:
@@ -140,7 +140,7 @@ def waits(row: PlanRow, prepared: Prepared) -> bool:
     return surveys or prepared.need_of(row) is not None
 
 
-def groups(prepared: Prepared) -> list[Group]:
+def groups(prepared: Prepared) -> list[SurveyGroup]:
     """The groups that need a survey, in plan order."""
     by_key: dict[tuple[str, Any], list[PlanRow]] = {}
     for row in prepared.plan.rows:
@@ -148,7 +148,7 @@ def groups(prepared: Prepared) -> list[Group]:
             key = (prepared.method_of(row).name, prepared.parameters_of(row))
             by_key.setdefault(key, []).append(row)
     candidates = [
-        Group(method=prepared.method_of(rows[0]), parameters=parameters, rows=tuple(rows))
+        SurveyGroup(method=prepared.method_of(rows[0]), parameters=parameters, rows=tuple(rows))
         for (_, parameters), rows in by_key.items()
     ]
     experts = len(prepared.experts)
@@ -185,7 +185,7 @@ def _scanned_by(
 
 
 def _norms(
-    group: Group, experts: int, scan: Scanning
+    group: SurveyGroup, experts: int, scan: Scanning
 ) -> Generator[PassProgress | None, None, Findings]:
     """For each role, the mean norm of the method's results without findings."""
     norms: list[float | None] = []
@@ -273,7 +273,7 @@ def row_contribution(
         return finding(measured, row, readers)
 
 
-def _label(group: Group) -> str:
+def _label(group: SurveyGroup) -> str:
     return json.dumps([group.method.name, asdict(group.parameters)], sort_keys=True)
 
 
@@ -329,13 +329,13 @@ def plan_ready(prepared: Prepared, checks: Iterable[Check]) -> PlanReady:
 def far_lines(prepared: Prepared) -> tuple[str, ...]:
     """The warnings of ``distance_checks``."""
     checks = distance_checks(prepared)
-    return tuple(check.line for check in checks if check.verdict is Verdict.WARNING)
+    return tuple(check.line for check in checks if check.verdict is CheckVerdict.WARNING)
 
 
 def distance_notes(prepared: Prepared) -> tuple[str, ...]:
     """What ``distance_checks`` found where nothing is to be warned of."""
     checks = distance_checks(prepared)
-    return tuple(check.line for check in checks if check.verdict is Verdict.OK)
+    return tuple(check.line for check in checks if check.verdict is CheckVerdict.OK)
 
 
 def _compared(prepared: Prepared) -> list[PlanRow]:

@@ -162,7 +162,7 @@ def write_modules(
     with older_objects_frozen():
         trained = yield from trained_tensors(prepared, folder, device, changes, training_folder)
     writer = VerifiedWriter(folder, _planned(prepared, rows, chosen, trained))
-    writing = _Writing(readers, writer, chosen)
+    writing = _ModuleWriting(readers, writer, chosen)
     with single_threads() as pool:
         for index, row in enumerate(rows):
             add = partial(writing.add, row, pool)
@@ -228,7 +228,7 @@ def whole(row: PlanRow) -> MatrixPart:
     )
 
 
-class _Writing:
+class _ModuleWriting:
     """Writes row after row, and at the end the scales, which depend on all rows."""
 
     def __init__(self, readers: Readers, writer: VerifiedWriter, chosen: Chosen) -> None:

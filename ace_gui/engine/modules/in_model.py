@@ -127,7 +127,7 @@ class _Target:
     """Of the tensors, shared by all experts, or two per expert for chosen elements."""
 
 
-class Differences(nn.Module):
+class ExpertDifferences(nn.Module):
     """D_t of every expert, on the model's device.
 
     Low-rank factors and whole tensors are concatenated.
@@ -194,10 +194,10 @@ def _router(modules: StoredModules) -> Router:
     return Router(tensors, one_only=one_only, experts=modules.manifest.experts)
 
 
-def _differences(model: Any, modules: StoredModules) -> Differences:
+def _differences(model: Any, modules: StoredModules) -> ExpertDifferences:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     finder = DiskNames(model, parameters)
-    differences = Differences()
+    differences = ExpertDifferences()
     experts = {name: t for t, name in enumerate(modules.manifest.experts)}
     for row, part in modules.layout.parts.items():
         destination = finder.find(part.tensor)
@@ -246,7 +246,7 @@ def _row_of(
     return target, tensors
 
 
-def _make_by_example(model: Any, router: Router, differences: Differences) -> None:
+def _make_by_example(model: Any, router: Router, differences: ExpertDifferences) -> None:
     forward, held = model.forward, list[bool]()
     named = inspect.signature(forward)
 
@@ -271,7 +271,7 @@ def _make_by_example(model: Any, router: Router, differences: Differences) -> No
 
 def _by_prompt(
     model: Any,
-    differences: Differences,
+    differences: ExpertDifferences,
     shares: Callable[[tuple[Any, ...], Mapping[str, Any]], list[float]],
     held: list[bool],
 ) -> Any:
@@ -298,7 +298,7 @@ def _by_prompt(
 
 
 @contextmanager
-def _weights_of(model: Any, differences: Differences, share_T: list[float]) -> Iterator[None]:
+def _weights_of(model: Any, differences: ExpertDifferences, share_T: list[float]) -> Iterator[None]:
     """Context in which the model's weights are those for these shares."""
     owners = {name: model.get_parameter(name) for name in differences.targets}
     plain_weights = {name: owner.data for name, owner in owners.items()}

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ace_gui.architecture.names import embedding_role
 from ace_gui.checkpoints.adapters.weight_changes import LowRank, Read
-from ace_gui.checkpoints.derived import ModuleRows, read_factor
+from ace_gui.checkpoints.derived import StoredRows, read_factor
 from ace_gui.checkpoints.header import torch_dtype
 from ace_gui.checkpoints.staging import claimed_output, discard, promote
 from ace_gui.engine.calibrating.calibrate import calibrated
@@ -57,7 +57,7 @@ from ace_gui.engine.planning.adapter_plan import (
 from ace_gui.engine.planning.adapter_tensors import (
     AdapterPlan,
     Factored,
-    Whole,
+    UnfactoredParameter,
     is_inside,
     owner_of,
     patterns,
@@ -67,7 +67,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import require_disk
 from ace_gui.engine.streaming import Assembly, single_threads
 from ace_gui.linalg.singular import (
-    Factors,
+    LowRankFactors,
     core_values,
     cut,
     cut_product,
@@ -116,7 +116,7 @@ def write_adapter(
         readers = Readers(prepared)
         with writing(folder):
             store = AdapterStore.opened(folder, manifest, readers.checksums, resume=resume)
-            work = _Writing(plan, readers, where, store, options.balanced)
+            work = _AdapterWriting(plan, readers, where, store, options.balanced)
             yield from _filled(work, described or manifest, target)
             promote(store.model, target)
             discard(folder)
@@ -152,7 +152,7 @@ def _require_plan(prepared: Prepared, options: AdapterOptions) -> AdapterPlan:
     return plan
 
 
-def _filled(work: _Writing, manifest: Manifest, target: Path) -> Iterator[Event]:
+def _filled(work: _AdapterWriting, manifest: Manifest, target: Path) -> Iterator[Event]:
     """Write everything into the store, verify it, and close it. ``manifest``: for the card."""
     store = work.store
     with closing(store):
@@ -176,7 +176,7 @@ def require_adapter_disk(plan: AdapterPlan, prepared: Prepared, target: Path) ->
 
 
 @dataclass
-class _Writing:
+class _AdapterWriting:
     """One adapter being written."""
 
     plan: AdapterPlan
@@ -213,7 +213,7 @@ class _Writing:
         require_factors(self.plan)
         outputs = self.plan.outputs(_factor_dtype(self.prepared))
         self.store.begin(outputs)
-        tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.unfactored]
+        tensors: list[Factored | UnfactoredParameter] = [*self.plan.factored, *self.plan.unfactored]
         missing = [item for item in tensors if not self.store.entry(item.tensor).written]
         finished = len(tensors) - len(missing)
         yield MergeStarted(
@@ -271,8 +271,8 @@ class _Writing:
             squares = [core_values(product) for product in factors]
         return min(max(rank_for(values, energy) for values in squares), item.rank)
 
-    def _write(self, item: Factored | Whole) -> None:
-        if isinstance(item, Whole):
+    def _write(self, item: Factored | UnfactoredParameter) -> None:
+        if isinstance(item, UnfactoredParameter):
             values = self._unfactored(item)
             self.store.write(item.tensor, dict.fromkeys(item.names, values))
             return
@@ -291,7 +291,7 @@ class _Writing:
         share = sum(product.kept for product in factors) / len(factors)
         self.store.write(item.tensor, pieces, share=share)
 
-    def _unfactored(self, item: Whole) -> Tensor:
+    def _unfactored(self, item: UnfactoredParameter) -> Tensor:
         """A parameter as it is written."""
         if item.of_base:
             tensors = [self.readers.base.read(name) for name in item.parameter.tensors]
@@ -301,7 +301,7 @@ class _Writing:
         dtype = torch_dtype(item.dtype)
         return rounded(values, dtype, item.tensor).reshape(item.parameter.shape)
 
-    def _factors(self, item: Factored) -> list[Factors]:
+    def _factors(self, item: Factored) -> list[LowRankFactors]:
         """The factors of each matrix: exact if the rank allows it, else the nearest of this rank.
 
         Those of an expert with a lower rank get zeros.
@@ -317,7 +317,7 @@ class _Writing:
             for factors in joined_factors
         ]
 
-    def _joined(self, item: Factored) -> list[Factors] | None:
+    def _joined(self, item: Factored) -> list[LowRankFactors] | None:
         """The merged change of each matrix as joined factors of the experts.
 
         None if the merge is no sum of them.
@@ -340,7 +340,7 @@ class _Writing:
             return [joined(terms)]
         return None
 
-    def _joined_stack(self, item: Factored) -> list[Factors] | None:
+    def _joined_stack(self, item: Factored) -> list[LowRankFactors] | None:
         """As ``_joined``, for the matrices of a stack, in one tensor of the files or several."""
         outputs, inputs = item.sides
         terms: list[list[tuple[float, Tensor, Tensor]]] = [[] for _ in range(item.experts)]
@@ -402,7 +402,7 @@ class _Writing:
         return values, base.to(values.dtype)
 
 
-def _padded(factors: Factors, rank: int) -> Factors:
+def _padded(factors: LowRankFactors, rank: int) -> LowRankFactors:
     """Factors of a larger rank with the same product."""
     missing = rank - factors.a_RI.shape[0]
     a_RI = torch.nn.functional.pad(factors.a_RI, (0, 0, 0, missing))
@@ -419,7 +419,7 @@ def _products(change: LowRank, read: Read) -> list[tuple[Tensor, Tensor]]:
 
 
 def _placed(
-    products: Sequence[tuple[Tensor, Tensor]], piece: ModuleRows, place: int, height: int
+    products: Sequence[tuple[Tensor, Tensor]], piece: StoredRows, place: int, height: int
 ) -> tuple[Tensor, Tensor]:
     """B and A of the matrix in a stack to which some rows of a change belong.
 

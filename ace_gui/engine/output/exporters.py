@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from ace_gui.checkpoints.staging import claimed_output, discard, promote, staged
 from ace_gui.engine.contract.events import Event, Exported, JobProgress, exported
-from ace_gui.engine.contract.plan import OUTPUT, Check, Verdict, worst_first
+from ace_gui.engine.contract.plan import OUTPUT, Check, CheckVerdict, worst_first
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.modules.stored import has_modules, read_manifest
@@ -60,7 +60,7 @@ class Exporter(ABC):
         try:
             self.require(prepared)
         except WorkbenchError as error:
-            return (Check(OUTPUT, error.sentence, Verdict.ERROR),)
+            return (Check(OUTPUT, error.sentence, CheckVerdict.ERROR),)
         return (Check(OUTPUT, f"The merge can be written as {noun}."),)
 
     @abstractmethod

@@ -264,7 +264,7 @@ def _run(command: Sequence[str], llama: LlamaCpp, title: str) -> Iterator[JobPro
         stderr=subprocess.STDOUT,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"},
     )
-    lines = _Lines(process)
+    lines = _OutputLines(process)
     try:
         yield JobProgress(title=title, done=0, total=_HUNDRED)
         while not lines.ended:
@@ -279,7 +279,7 @@ def _run(command: Sequence[str], llama: LlamaCpp, title: str) -> Iterator[JobPro
         raise OutputError(_sentence(lines.latest, llama), details=lines.latest)
 
 
-class _Lines:
+class _OutputLines:
     """What a program prints, read by a thread, so that it can be stopped meanwhile."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:

@@ -14,7 +14,7 @@ import torch
 from ace_gui.architecture.traits import Architecture, Role
 from ace_gui.checkpoints.adapters.lora import STACKS, same_bytes
 from ace_gui.checkpoints.adapters.weight_changes import LowRank
-from ace_gui.checkpoints.derived import NOWHERE, ChangedInfo, ExtendedInfo, ModuleRows
+from ace_gui.checkpoints.derived import NOWHERE, ChangedInfo, ExtendedInfo, StoredRows
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.reader import DerivedInfo
 from ace_gui.engine.contract.plan import (
@@ -26,7 +26,7 @@ from ace_gui.engine.planning.adapter_tensors import (
     AdapterPlan,
     Factored,
     Parameter,
-    Whole,
+    UnfactoredParameter,
     is_inside,
     leaf_of,
 )
@@ -70,13 +70,15 @@ def adapter_plan(
     _refuse_unaddressed(prepared, rows, changed)
     parameters = _parameters(prepared)
     factored: list[Factored] = []
-    unfactored: list[Whole] = []
+    unfactored: list[UnfactoredParameter] = []
     dtypes = {row.tensor: row.output_dtype(prepared.recipe.out_dtype) for row in prepared.plan.rows}
     for parameter in parameters:
         if not {*parameter.tensors}.isdisjoint(changed):
             factors = _factored(prepared, parameter, rows)
             if factors is None:
-                unfactored.append(Whole(parameter=parameter, dtype=dtypes[parameter.tensor]))
+                unfactored.append(
+                    UnfactoredParameter(parameter=parameter, dtype=dtypes[parameter.tensor])
+                )
             else:
                 factored.append(factors)
     plan = AdapterPlan(
@@ -173,7 +175,7 @@ def _with_notes(plan: AdapterPlan, prepared: Prepared, left_out: Collection[str]
     )
 
 
-def _holds_layers(item: Whole, plan: AdapterPlan) -> bool:
+def _holds_layers(item: UnfactoredParameter, plan: AdapterPlan) -> bool:
     """Whether layers with factors are inside the module that has a parameter."""
     return any(is_inside(layer.module, (item.parameter.module,)) for layer in plan.factored)
 
@@ -336,12 +338,12 @@ def _rank(prepared: Prepared, item: Factored, known_rank: int | None, exact: boo
     return min(known_rank, limit)
 
 
-def stack_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRank, ModuleRows]] | None:
+def stack_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRank, StoredRows]] | None:
     """Each expert's changes of a stack, or of a matrix in it, if all are LoRA, else None.
 
     With an adapter, its change, and the rows of the change that are in the tensor.
     """
-    changes: list[tuple[int, LowRank, ModuleRows]] = []
+    changes: list[tuple[int, LowRank, StoredRows]] = []
     for t in row.experts:
         expert = prepared.experts[t]
         checkpoint = expert.checkpoint

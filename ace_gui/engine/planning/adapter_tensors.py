@@ -129,7 +129,7 @@ class Factored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole:
+class UnfactoredParameter:
     """A parameter that is written whole."""
 
     parameter: Parameter
@@ -155,7 +155,7 @@ class AdapterPlan:
     factored: tuple[Factored, ...]
     """Parameters whose change is written as two factors."""
 
-    unfactored: tuple[Whole, ...]
+    unfactored: tuple[UnfactoredParameter, ...]
     """Those that the merge changes; after ``completed`` also the others of their modules."""
 
     rows: Mapping[str, tuple[PlanRow, ...]]
@@ -236,12 +236,14 @@ class AdapterPlan:
             whole_modules=owners,
         )
 
-    def _unfactored(self, parameter: Parameter) -> Whole:
-        return Whole(parameter=parameter, dtype=self.dtypes[parameter.tensor])
+    def _unfactored(self, parameter: Parameter) -> UnfactoredParameter:
+        return UnfactoredParameter(parameter=parameter, dtype=self.dtypes[parameter.tensor])
 
 
 def _owners(
-    changed: Iterable[Whole], factored: Mapping[str, Factored], modules: Collection[str]
+    changed: Iterable[UnfactoredParameter],
+    factored: Mapping[str, Factored],
+    modules: Collection[str],
 ) -> tuple[str, ...]:
     """The modules that are read whole because of changed parameters, and what PEFT adds.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ace_gui.engine.contract.plan import ALIGNMENT, Check, Verdict
+from ace_gui.engine.contract.plan import ALIGNMENT, Check, CheckVerdict
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import COPIES, FLOAT32
 from ace_gui.engine.planning.trained_tensors import shared_rows, trained_tensors
@@ -39,7 +39,7 @@ def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
         return ()
     obstacle = alignment_obstacle(prepared)
     if obstacle:
-        return (Check(ALIGNMENT, obstacle, Verdict.ERROR),)
+        return (Check(ALIGNMENT, obstacle, CheckVerdict.ERROR),)
     plan = trained_tensors(prepared, distil)
     numbers = counted(plan.numbers, "number", "numbers")
     sentence = f"{numbers} will be trained, on {distil.inputs} inputs of each task."

@@ -11,7 +11,7 @@ from typing import Final
 
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
-from ace_gui.engine.contract.plan import Check, Verdict
+from ace_gui.engine.contract.plan import Check, CheckVerdict
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.token_ids import side_files_of
@@ -166,4 +166,4 @@ def chat_checks(prepared: Prepared) -> tuple[Check, ...]:
         notes.append(
             f"The tokens that end an answer differ: {named}. The output has those of its tokenizer."
         )
-    return tuple(Check("Chat", note, Verdict.NOTE) for note in notes)
+    return tuple(Check("Chat", note, CheckVerdict.NOTE) for note in notes)

@@ -73,7 +73,7 @@ def plan_rows(
     if not recipe.slices:
         _refuse_missing(base, experts)
     base_tensors = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
-    rules = _Rules(
+    rules = _DispositionRules(
         base=base,
         experts=experts,
         method=method,
@@ -107,7 +107,7 @@ def scales_base(recipe: Recipe, method: MergeMethod[object]) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Rules:
+class _DispositionRules:
     """The inputs of the decisions."""
 
     base: OpenedModel

@@ -16,7 +16,7 @@ from ace_gui.architecture.sandbox import Describer, remembered
 from ace_gui.architecture.traits import Architecture, Role, TensorTraits, joined
 from ace_gui.checkpoints.adapters import is_adapter, open_adapter
 from ace_gui.checkpoints.adapters.lora import Adapter
-from ace_gui.checkpoints.derived import ModuleRows, compose, expand
+from ace_gui.checkpoints.derived import StoredRows, compose, expand
 from ace_gui.checkpoints.folder import full_name, part_of
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
@@ -317,7 +317,7 @@ def _opened_adapter(path: Path, base: Collection[str]) -> Adapter:
 
 def _answers(
     adapter: Adapter, base: OpenedModel
-) -> tuple[dict[str, str], dict[str, list[ModuleRows]]]:
+) -> tuple[dict[str, str], dict[str, list[StoredRows]]]:
     """Match an adapter's tensors with the base's, also where the base keeps parts of others.
 
     An adapter names the modules of the model that it was trained on, so an exact module name is
@@ -325,11 +325,11 @@ def _answers(
     similar module names. A change of a tensor that is tied to another and not stored counts as a
     change of the other one, as in PEFT's merge.
     """
-    parts: dict[str, list[ModuleRows]] = {}
+    parts: dict[str, list[StoredRows]] = {}
     for file, rows in base.architecture.modules.items():
         at = 0
         for row in rows:
-            piece = ModuleRows(tensor=file, at=at, start=row.start, rows=row.rows)
+            piece = StoredRows(tensor=file, at=at, start=row.start, rows=row.rows)
             parts.setdefault(row.module, []).append(piece)
             at += row.rows
     shapes = base.checkpoint.tensors
@@ -341,7 +341,7 @@ def _answers(
     free = (name for name in shapes if name not in taken)
     answers = match_names(free, [name for name in adapter.names if name not in exact])
     unanswered = [name for name in adapter.names if name not in answers]
-    pieces: dict[str, list[ModuleRows]] = {}
+    pieces: dict[str, list[StoredRows]] = {}
     for adapter_name, module in (match_names(parts, unanswered) | exact).items():
         (first, *further) = parts[module]
         row_count = (*shapes[first.tensor].shape, 1)[0]
@@ -357,7 +357,7 @@ def _answers(
     return answers, pieces
 
 
-def _experts_of(stack: str, tensors: Mapping[str, TensorInfo]) -> list[ModuleRows]:
+def _experts_of(stack: str, tensors: Mapping[str, TensorInfo]) -> list[StoredRows]:
     """The rows of a stack of experts in files that have a tensor for each expert's matrix.
 
     transformers joins them when it loads the model, gate before up.
@@ -372,7 +372,7 @@ def _experts_of(stack: str, tensors: Mapping[str, TensorInfo]) -> list[ModuleRow
     pieces = []
     start = 0
     for _, info in sorted(infos.items()):
-        pieces.append(ModuleRows(tensor=info.name, at=0, start=start, rows=info.shape[0]))
+        pieces.append(StoredRows(tensor=info.name, at=0, start=start, rows=info.shape[0]))
         start += info.shape[0]
     return pieces
 

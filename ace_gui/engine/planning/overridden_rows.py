@@ -99,7 +99,7 @@ def overridden(
     rows = tuple(with_after(row, recipe.after, last, one_head=one_head) for row in rows)
     if not recipe.overrides:
         return rows, ()
-    rules = _Rules(recipe=recipe, base=base, last=last, one_head=one_head, named=named)
+    rules = _OverrideRules(recipe=recipe, base=base, last=last, one_head=one_head, named=named)
     changed = {}
     used = set[int]()
     for row in rows:
@@ -132,7 +132,7 @@ def _tied(row: PlanRow, rows: Mapping[str, PlanRow]) -> PlanRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Choice:
+class _RuledTensor:
     """The result of the rules so far for one tensor."""
 
     method: str
@@ -148,7 +148,7 @@ class _Choice:
     fate: Fate | None = None
     """What is done with the tensor; None if no rule says it."""
 
-    def under(self, rule: Override, recipe: Recipe) -> _Choice:
+    def under(self, rule: Override, recipe: Recipe) -> _RuledTensor:
         """The choice after one more rule."""
         method = self.method
         values = self.values
@@ -165,7 +165,7 @@ class _Choice:
             own_values = own_values | {
                 name: {**own_values.get(name, {}), **new} for name, new in rule.experts.items()
             }
-        return _Choice(
+        return _RuledTensor(
             method=method,
             values=values,
             weights={**self.weights, **rule.weights},
@@ -176,7 +176,7 @@ class _Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Rules:
+class _OverrideRules:
     """Applies the overrides of a recipe to rows.
 
     ``last``, ``one_head``: as for ``with_after``; ``named``: as for ``overridden``.
@@ -234,7 +234,7 @@ class _Rules:
         if not indices:
             return row
         recipe = self.recipe
-        choice = _Choice(
+        choice = _RuledTensor(
             method=recipe.merge_method,
             values=dict(recipe.parameters),
             weights=dict(zip(recipe.expert_names, recipe.weights, strict=True)),
@@ -266,7 +266,7 @@ class _Rules:
         return self._with_override(changed, choice, indices, differences)
 
     def _with_override(
-        self, row: PlanRow, choice: _Choice, indices: Sequence[int], differences: Sequence[str]
+        self, row: PlanRow, choice: _RuledTensor, indices: Sequence[int], differences: Sequence[str]
     ) -> PlanRow:
         """The row with these settings, and a reason that names what differs from the recipe's."""
         method = get_method(choice.method)
@@ -297,7 +297,7 @@ class _Rules:
             what += [f"{name} = {value_text(values[name])}" for name in notes]
         return replace(row, override=override, reason=f"overridden: {', '.join(what)}")
 
-    def _differences(self, row: PlanRow, choice: _Choice, *, shaped: bool) -> list[str]:
+    def _differences(self, row: PlanRow, choice: _RuledTensor, *, shaped: bool) -> list[str]:
         """The changes by the rules for a row of this disposition, in words; empty without any.
 
         ``shaped``: whether the steps after the method differ from the recipe's.

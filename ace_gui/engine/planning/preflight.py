@@ -21,9 +21,9 @@ from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_at
 from ace_gui.checkpoints.reader import DerivedInfo
 from ace_gui.engine.contract.plan import (
     Check,
+    CheckVerdict,
     Disposition,
     PlanRow,
-    Verdict,
     bytes_in_store,
     disk_check,
     worst_first,
@@ -87,7 +87,7 @@ _DISK_ADVICE: Final = (
     "Merges wait in {folder}: free some space on that disk, or choose another scratch folder. The "
     "export needs as much again in its own folder."
 )
-_Finding = tuple[Verdict, str, Sequence[str]] | None
+_Finding = tuple[CheckVerdict, str, Sequence[str]] | None
 _Finder = Callable[[OpenedModel, OpenedModel], _Finding]
 
 
@@ -95,7 +95,7 @@ def _together(
     title: str, find: _Finder, base: OpenedModel, experts: Sequence[OpenedModel], fine: str
 ) -> list[Check]:
     """One check for the experts with the same finding, or a single check if all is fine."""
-    groups: dict[tuple[Verdict, str, str], list[str]] = {}
+    groups: dict[tuple[CheckVerdict, str, str], list[str]] = {}
     for expert in experts:
         if (result := find(base, expert)) is not None:
             verdict, sentence, lines = result
@@ -115,17 +115,17 @@ def _plain_lines(lines: Iterable[str]) -> str:
 def _of_base(base: OpenedModel) -> list[Check]:
     """Whether the base has everything that an output needs."""
     checkpoint = base.checkpoint
-    verdict = Verdict.OK
+    verdict = CheckVerdict.OK
     sentence = "Its config and side files go into the output."
     remarks = list(base.summary.warnings)
     if not any(file.endswith(("config.json", PIPELINE)) for file in checkpoint.side_files):
-        verdict = Verdict.NOTE
+        verdict = CheckVerdict.NOTE
         sentence = (
             "No config.json: roles are read off the tensors' names, and the output will have no "
             "config either. Open the model's folder if there is one."
         )
     elif remarks:
-        verdict = Verdict.NOTE
+        verdict = CheckVerdict.NOTE
         sentence = remarks[0]
     return [Check("Base model", sentence, verdict, "\n".join(remarks), plain(base.name))]
 
@@ -147,20 +147,20 @@ def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
             f"{listing(sorted(stacks))}, are merged without it, and kept from the base if no "
             "expert has them."
         )
-        return Verdict.NOTE, sentence, missing
+        return CheckVerdict.NOTE, sentence, missing
     if outside := sorted(expert.outside):
         sentence = (
             f"Has more than the base: {len(outside)} tensors, such as {listing(outside[:1])}, are "
             "saved in heads/, not merged. To merge them, choose a base that has them."
         )
-        return Verdict.NOTE, sentence, outside
+        return CheckVerdict.NOTE, sentence, outside
     if missing:
         vital = any(traits[name].role in _VITAL for name in missing)
         sentence = f"Lacks {listing(missing)}, outside the blocks: merged without this expert."
-        return Verdict.WARNING if vital else Verdict.NOTE, sentence, missing
+        return CheckVerdict.WARNING if vital else CheckVerdict.NOTE, sentence, missing
     if parts := sorted(expert.lacks):
         sentence = f"Has no part {listing(parts)} of the base: merged without this expert."
-        return Verdict.NOTE, sentence, parts
+        return CheckVerdict.NOTE, sentence, parts
     return _more(expert)
 
 
@@ -169,7 +169,7 @@ def _more(expert: OpenedModel) -> _Finding:
     traits = expert.architecture.traits
     if extra := [name for name in expert.extra if traits[name].role not in _HEADS]:
         sentence = f"Has {listing(extra)}, which the base lacks: saved in heads/, not merged."
-        return Verdict.NOTE, sentence, extra
+        return CheckVerdict.NOTE, sentence, extra
     renamed = [(theirs, name) for theirs, name in expert.answers.items() if theirs != name]
     if renamed:
         theirs, name = renamed[0]
@@ -177,7 +177,7 @@ def _more(expert: OpenedModel) -> _Finding:
             f"{len(renamed)} tensors have another prefix (`{plain(theirs)}` is `{plain(name)}` in "
             "the base): matched by the rest of the name."
         )
-        return Verdict.NOTE, sentence, [f"{theirs} is {name}" for theirs, name in renamed]
+        return CheckVerdict.NOTE, sentence, [f"{theirs} is {name}" for theirs, name in renamed]
     return None
 
 
@@ -204,7 +204,7 @@ def _quantisation(base: OpenedModel, experts: Sequence[OpenedModel]) -> Check:
         for format_, count in model.checkpoint.quantised.items()
     ]
     names = ", ".join(plain(model.name) for model in quantised)
-    return Check(title, " ".join(sentences), Verdict.NOTE, _plain_lines(lines), names)
+    return Check(title, " ".join(sentences), CheckVerdict.NOTE, _plain_lines(lines), names)
 
 
 def _is_dequantised(model: OpenedModel, info: TensorInfo) -> bool:
@@ -236,9 +236,9 @@ def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
         for name in ns
     ]
     if coarse < _NOISY:
-        return Verdict.NOTE, f"{sentence}: both are widened before they are subtracted.", lines
+        return CheckVerdict.NOTE, f"{sentence}: both are widened before they are subtracted.", lines
     return (
-        Verdict.WARNING,
+        CheckVerdict.WARNING,
         f"{sentence}: BF16 rounds to {coarse:.1%} of a weight, about as much as fine-tuning "
         "changes it. Use base and expert in the format the expert was tuned in.",
         lines,
@@ -261,7 +261,7 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
             lines.append(f"{expert.name}: {row.name} {dimensions(info.shape)}")
         names_listed = listing([row.name for row in heads])
         sentence = f"Kept per expert, in heads/, for {names}: {names_listed}."
-        return Check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
+        return Check("Heads", sentence, CheckVerdict.NOTE, _plain_lines(lines))
     merged = [row for row in rows if row.role == Role.HEAD and row.is_combined]
     if not merged:
         return Check("Heads", "No expert has a task head of its own.")
@@ -270,7 +270,7 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
         "(heads: keep) every expert's own is saved instead."
     )
     lines = [f"{row.name}: {row.reason}" for row in merged]
-    return Check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
+    return Check("Heads", sentence, CheckVerdict.NOTE, _plain_lines(lines))
 
 
 def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _Finding:
@@ -281,10 +281,10 @@ def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _
                 "Has a tokenizer, but the base has none to compare it with or to export. Copy the "
                 "right tokenizer files into the base's folder."
             )
-            return Verdict.WARNING, sentence, [str(stamp.path) for stamp in ours]
+            return CheckVerdict.WARNING, sentence, [str(stamp.path) for stamp in ours]
         comparison = compare(theirs, ours) if ours else None
     except CheckpointError as error:
-        return Verdict.WARNING, f"Tokens cannot be compared. {error.sentence}", ()
+        return CheckVerdict.WARNING, f"Tokens cannot be compared. {error.sentence}", ()
     if comparison is None or not comparison.tokens:
         return None
     sentence = (
@@ -297,16 +297,16 @@ def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _
 
 def _rows_outcome(
     choice: Vocabulary, base: OpenedModel, expert: OpenedModel
-) -> tuple[Verdict, str]:
+) -> tuple[CheckVerdict, str]:
     """How the rows of two different vocabularies are merged."""
     if choice is Vocabulary.BASE:
-        return Verdict.NOTE, "The rows of the base are kept, as chosen under Vocabulary."
+        return CheckVerdict.NOTE, "The rows of the base are kept, as chosen under Vocabulary."
     if choice in BY_TOKEN:
         matched = match(base, expert)
     else:
         matched = None
     if matched is None:
-        return Verdict.WARNING, (
+        return CheckVerdict.WARNING, (
             "The output has the base's tokenizer, but the rows of these ids are merged by index. "
             "Under Vocabulary, choose to match them by token, or to keep the base's."
         )
@@ -321,7 +321,7 @@ def _rows_outcome(
         new.append(
             f"{len(left_out)} tokens that not every expert has are left out ({listing(left_out)})"
         )
-    return Verdict.NOTE, (
+    return CheckVerdict.NOTE, (
         f"Rows are matched by token: {matched.moved} have other rows here, {matched.lacking} of "
         "the base's tokens are missing here and count as unchanged, and "
         f"{' and '.join(new) or 'no token is new'}."
@@ -334,7 +334,7 @@ def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
     if theirs is None or ours is None:
         if theirs is None:
             return None
-        return Verdict.NOTE, "Has no config.json: assumed to be built like the base.", ()
+        return CheckVerdict.NOTE, "Has no config.json: assumed to be built like the base.", ()
     theirs, ours = same_part(theirs, ours)
     if theirs.get("model_type") != ours.get("model_type") and (
         base.architecture.family != expert.architecture.family
@@ -343,7 +343,7 @@ def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
             f"Is of family {plain(str(expert.architecture.family))}, the base of "
             f"{plain(str(base.architecture.family))}: equal shapes may mean different things."
         )
-        return Verdict.WARNING, sentence, ()
+        return CheckVerdict.WARNING, sentence, ()
     differences = list(config_differences(theirs, ours))
     if not differences:
         return None
@@ -355,7 +355,7 @@ def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
         f"{f' and {len(lines) - 1} more' if len(lines) > 1 else ''}. The output has the base's "
         "config, under which this expert computes something else."
     )
-    return Verdict.WARNING, sentence, lines
+    return CheckVerdict.WARNING, sentence, lines
 
 
 def _duplicates(
@@ -377,7 +377,9 @@ def _duplicates(
             f"Probably the same weights as {seen[digest]}: every block that was sampled is equal. "
             "Remove it unless it is meant to count."
         )
-        checks.append(Check("Duplicates", sentence, Verdict.WARNING, subject=plain(model.name)))
+        checks.append(
+            Check("Duplicates", sentence, CheckVerdict.WARNING, subject=plain(model.name))
+        )
     return checks or [Check("Duplicates", "No two models hold the same weights.")]
 
 
@@ -416,7 +418,7 @@ def _digest(_files: tuple[FileStamp, ...], infos: tuple[TensorInfo, ...]) -> str
 def _files(_base: OpenedModel, expert: OpenedModel) -> _Finding:
     remarks = expert.summary.warnings
     if remarks:
-        return (Verdict.NOTE, remarks[0], remarks)
+        return (CheckVerdict.NOTE, remarks[0], remarks)
     return None
 
 

@@ -12,10 +12,10 @@ from ace_gui.engine.contract.plan import (
     NOTHING_AFTER,
     RECIPE,
     Check,
+    CheckVerdict,
     Disposition,
     Plan,
     PlanRow,
-    Verdict,
     bytes_in_output,
     worst_first,
 )
@@ -153,7 +153,7 @@ def _assessed(prepared: Prepared) -> Prepared:
     sized = dataclasses.replace(prepared, plan=plan)
     note = recipe.defaults_note  # it was read with mergekit's defaults
     if note:
-        checks = [Check(RECIPE, note, Verdict.NOTE)]
+        checks = [Check(RECIPE, note, CheckVerdict.NOTE)]
     else:
         checks = []
     checks += _averaged_convolutions(recipe, rows)
@@ -220,7 +220,7 @@ def _averaged_convolutions(recipe: Recipe, rows: tuple[PlanRow, ...]) -> list[Ch
         return []
     count = counted(len(averaged), "convolution is", "convolutions are")
     sentence = f"{count} averaged, so `after` does not apply there: {listing(averaged)}."
-    return [Check(RECIPE, sentence, Verdict.NOTE)]
+    return [Check(RECIPE, sentence, CheckVerdict.NOTE)]
 
 
 def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:

@@ -24,10 +24,10 @@ from ace_gui.engine.contract.plan import (
     NOTHING_AFTER,
     OUTPUT,
     Check,
+    CheckVerdict,
     Disposition,
     Plan,
     PlanRow,
-    Verdict,
     bytes_in_store,
     disk_check,
     models_on_disk,
@@ -360,7 +360,7 @@ def data_checks(prepared: Prepared) -> tuple[Check, ...]:
         return ()
     lacking = prepared.recipe.without_calibration
     if lacking:
-        return (Check(CALIBRATION, lacking_sentence(title, lacking), Verdict.ERROR),)
+        return (Check(CALIBRATION, lacking_sentence(title, lacking), CheckVerdict.ERROR),)
     return (Check(CALIBRATION, "Every expert has inputs."),)
 
 
@@ -370,7 +370,7 @@ def module_checks(prepared: Prepared) -> tuple[Check, ...]:
     if not rows and not learns(prepared.method.modules):
         return ()
     if sentence := _obstacle(prepared, rows):
-        return (Check("Modules", sentence, Verdict.ERROR),)
+        return (Check("Modules", sentence, CheckVerdict.ERROR),)
     return (Check("Modules", "The modules can be added to this model."),)
 
 
@@ -492,7 +492,7 @@ def require_disk(needed: int, target: Path, output: str) -> None:
 
 def refuse_errors(checks: Iterable[Check]) -> None:
     """Raise ResourceError for the checks that predict a failure; it has all their lines."""
-    lines = [check.line for check in checks if check.verdict is Verdict.ERROR]
+    lines = [check.line for check in checks if check.verdict is CheckVerdict.ERROR]
     if lines:
         raise ResourceError(f"{' '.join(lines)} Nothing was written.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ace_gui.engine.contract.plan import Check, Verdict
+from ace_gui.engine.contract.plan import Check, CheckVerdict
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.token_ids import Known, tokenizer_stamps, tokens_of
 from ace_gui.engine.planning.vocabulary import vocabulary_tensors
@@ -41,7 +41,7 @@ def rowless_checks(
             Check(
                 VOCABULARY,
                 sentence,
-                Verdict.WARNING,
+                CheckVerdict.WARNING,
                 "\n".join(map(plain, vocabulary.rowless)),
                 plain(subject),
             )
@@ -52,7 +52,9 @@ def rowless_checks(
             f"No model has a row for {listing(tokens)}: each gets the mean of all rows, as "
             "`resize_token_embeddings` of transformers gives it. It was never trained."
         )
-        checks.append(Check(VOCABULARY, sentence, Verdict.WARNING, "\n".join(map(plain, tokens))))
+        checks.append(
+            Check(VOCABULARY, sentence, CheckVerdict.WARNING, "\n".join(map(plain, tokens)))
+        )
     return checks
 
 

@@ -38,7 +38,7 @@ _Key = tuple[Path, Path | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Model:
+class _SlicedModel:
     """A source. ``names``: the first model's name of a tensor → its name here."""
 
     opened: OpenedModel
@@ -47,7 +47,7 @@ class _Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Output:
+class _SlicedOutput:
     """The tensors of the output. ``base``: of the bases; ``tensors``: of the other models, by name.
 
     ``slices``: in which slice a tensor is.
@@ -57,7 +57,9 @@ class _Output:
     tensors: dict[_Key, dict[str, tuple[Checkpoint, str]]] = field(default_factory=dict)
     slices: dict[str, int] = field(default_factory=dict)
 
-    def add(self, name: str, number: int, sources: Sequence[tuple[Source, _Model, str]]) -> None:
+    def add(
+        self, name: str, number: int, sources: Sequence[tuple[Source, _SlicedModel, str]]
+    ) -> None:
         """Add a tensor of the output, from the sources that have it; ``str``: the first's name."""
         for position, (source, model, first) in enumerate(sources):
             own_name = model.names.get(first)
@@ -72,7 +74,13 @@ class _Output:
                 )
 
     def put(
-        self, name: str, number: int, position: int, source: Source, model: _Model, own_name: str
+        self,
+        name: str,
+        number: int,
+        position: int,
+        source: Source,
+        model: _SlicedModel,
+        own_name: str,
     ) -> None:
         """Set a tensor of one source of a slice; the first source is the base."""
         self.slices[name] = number
@@ -133,11 +141,11 @@ def _open_slices(
     return replace(base, slices=output.slices), tuple(experts)
 
 
-def _opened(recipe: Recipe, describer: Describer) -> Steps[dict[_Key, _Model]]:
+def _opened(recipe: Recipe, describer: Describer) -> Steps[dict[_Key, _SlicedModel]]:
     """Every source of the slices, by model and adapter."""
     listed = {(recipe.base_model, recipe.adapter)}
     listed |= {(e.on, e.model) if e.on else (e.model, None) for e in recipe.models}
-    models: dict[_Key, _Model] = {}
+    models: dict[_Key, _SlicedModel] = {}
     first: OpenedModel | None = None
     for source in (source for part in recipe.slices for source in part.sources):
         if _key(source) in models:
@@ -151,7 +159,7 @@ def _opened(recipe: Recipe, describer: Describer) -> Steps[dict[_Key, _Model]]:
         opened = yield from open_whole(source.model, describer, source.adapter)
         first = first or opened
         blocks = _count(opened)
-        models[_key(source)] = _Model(
+        models[_key(source)] = _SlicedModel(
             opened=opened, names=_named_as(first, opened, blocks), blocks=blocks
         )
     return models
@@ -202,7 +210,9 @@ def _count(model: OpenedModel) -> int:
     return max(trait.block for trait in traits if trait.block is not None) + 1
 
 
-def _layers(recipe: Recipe, number: int, models: Mapping[_Key, _Model]) -> list[tuple[int, int]]:
+def _layers(
+    recipe: Recipe, number: int, models: Mapping[_Key, _SlicedModel]
+) -> list[tuple[int, int]]:
     """The range of blocks of each source of a slice. Raises RecipeError if they do not fit."""
     sources = recipe.slices[number].sources
     ranges = []
@@ -233,10 +243,10 @@ def _layers(recipe: Recipe, number: int, models: Mapping[_Key, _Model]) -> list[
 
 
 def _output(
-    recipe: Recipe, models: Mapping[_Key, _Model], layers: Sequence[Sequence[tuple[int, int]]]
-) -> _Output:
+    recipe: Recipe, models: Mapping[_Key, _SlicedModel], layers: Sequence[Sequence[tuple[int, int]]]
+) -> _SlicedOutput:
     """The sources of each tensor of the output: first those before the blocks, then the blocks."""
-    output = _Output()
+    output = _SlicedOutput()
     start = 0
     first = models[_key(recipe.slices[0].sources[0])].opened
     blocks = {name: traits.block for name, traits in first.architecture.traits.items()}
@@ -276,7 +286,9 @@ def renumbered(name: str, block: int) -> str:
     return _NUMBER.sub(lambda match: f"{match[1]}{block}", name, count=1)
 
 
-def _untie_heads(recipe: Recipe, models: Mapping[_Key, _Model], output: _Output) -> bool:
+def _untie_heads(
+    recipe: Recipe, models: Mapping[_Key, _SlicedModel], output: _SlicedOutput
+) -> bool:
     """Add a separate head if embedding and head come from different sources.
 
     Returns whether the output's head is untied.
@@ -301,7 +313,7 @@ def _untie_heads(recipe: Recipe, models: Mapping[_Key, _Model], output: _Output)
 
 def _config(
     recipe: Recipe,
-    models: Mapping[_Key, _Model],
+    models: Mapping[_Key, _SlicedModel],
     layers: Sequence[Sequence[tuple[int, int]]],
     *,
     untied: bool,
@@ -318,7 +330,10 @@ def _config(
 
 
 def _base(
-    first: OpenedModel, output: _Output, config: Mapping[str, object] | None, describer: Describer
+    first: OpenedModel,
+    output: _SlicedOutput,
+    config: Mapping[str, object] | None,
+    describer: Describer,
 ) -> Steps[OpenedModel]:
     """The bases of all slices as one model."""
     before = first.checkpoint

@@ -13,7 +13,7 @@ import numpy as np
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints.derived import ExtendedInfo, Source, extend
+from ace_gui.checkpoints.derived import ExtendedInfo, TensorSource, extend
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel
@@ -330,7 +330,7 @@ def _with_extensions(
 def _extension_of(head: _Shared, experts: Sequence[OpenedModel]) -> ExtendedInfo:
     rows = np.arange(head.info.shape[0] if head.info.shape else 1, dtype=np.int64)
     sources = tuple(
-        Source(owner=expert.name, checkpoint=expert.checkpoint, name=expert_name, rows=rows)
+        TensorSource(owner=expert.name, checkpoint=expert.checkpoint, name=expert_name, rows=rows)
         for expert, expert_name in zip(experts, head.own, strict=True)
     )
     nbytes = prod(head.info.shape) * FORMATS[head.info.dtype].bits // 8

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from ace_gui.architecture.traits import Role
-from ace_gui.engine.contract.plan import Check, Verdict
+from ace_gui.engine.contract.plan import Check, CheckVerdict
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.formatting import listing, plain
 
 TIED_WEIGHTS: Final = "Tied weights"
 """The title of these checks."""
 
-Finding = tuple[Verdict, str, Sequence[str]] | None
+Finding = tuple[CheckVerdict, str, Sequence[str]] | None
 
 
 def find_ties(base: OpenedModel, expert: OpenedModel) -> Finding:
@@ -21,7 +21,7 @@ def find_ties(base: OpenedModel, expert: OpenedModel) -> Finding:
     if finding := _own_tensors(base, expert):
         return finding
     if changes := expert.checkpoint.tied_changes:
-        return Verdict.WARNING, changes[0], changes
+        return CheckVerdict.WARNING, changes[0], changes
     if expert.checkpoint.adapter is not None:
         return None
     tied = base.architecture.traits
@@ -29,7 +29,7 @@ def find_ties(base: OpenedModel, expert: OpenedModel) -> Finding:
     heads = [name for name in expert.extra if tied_traits[name].role == Role.VOCABULARY_HEAD]
     if heads and _config_ties(base) is not False and _config_ties(expert) is False:
         sentence = f"Has its own {listing(heads)}, which the base lacks: saved in heads/."
-        return Verdict.WARNING, sentence, heads
+        return CheckVerdict.WARNING, sentence, heads
     untied_heads = [n for n, t in tied.items() if t.role == Role.VOCABULARY_HEAD and not t.tied_to]
     answers = expert.answers.values()
     if shared := [name for name in untied_heads if expert.has(name) and name not in answers]:
@@ -37,11 +37,11 @@ def find_ties(base: OpenedModel, expert: OpenedModel) -> Finding:
             f"Ties its head to the embedding, which is merged into the base's {listing(shared)} as "
             "this expert's head."
         )
-        return Verdict.NOTE, sentence, shared
+        return CheckVerdict.NOTE, sentence, shared
     alone = [name for name in untied_heads if not expert.has(name)]
     if alone and _config_ties(base) is False and _config_ties(expert) is not False:
         sentence = f"Has no {listing(alone)}: merged without this expert."
-        return Verdict.WARNING, sentence, alone
+        return CheckVerdict.WARNING, sentence, alone
     return None
 
 
@@ -56,7 +56,7 @@ def _own_tensors(base: OpenedModel, expert: OpenedModel) -> Finding:
         f"itself, and {_kept_apart(base, names)}. A model that ties them counts with one tensor "
         "for both."
     )
-    return Verdict.NOTE, sentence, [f"{n}: {base.untied[n].reason}" for n in names]
+    return CheckVerdict.NOTE, sentence, [f"{n}: {base.untied[n].reason}" for n in names]
 
 
 def base_tie_checks(base: OpenedModel) -> list[Check]:
@@ -69,7 +69,7 @@ def base_tie_checks(base: OpenedModel) -> list[Check]:
         f"Its config ties {listing(names)} to {listing(sources)}, but its files have different "
         f"tensors, which transformers keeps: merged each by itself, and {_kept_apart(base, names)}."
     )
-    return [Check(TIED_WEIGHTS, sentence, Verdict.NOTE, subject=plain(base.name))]
+    return [Check(TIED_WEIGHTS, sentence, CheckVerdict.NOTE, subject=plain(base.name))]
 
 
 def _kept_apart(base: OpenedModel, names: Sequence[str]) -> str:

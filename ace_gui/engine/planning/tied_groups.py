@@ -36,7 +36,7 @@ _Places = Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Group:
+class _TiedGroup:
     """One tied group of the base. ``source``: the name in the base's files that is read for all.
 
     ``names``: the source first; those in no file are the model's. ``classes``: for each name, a
@@ -166,7 +166,7 @@ def _grouped(
     names: Sequence[str],
     experts: Sequence[OpenedModel],
     places: Sequence[_Places],
-) -> _Group:
+) -> _TiedGroup:
     """The group with the names that have one value in every expert."""
     keys: dict[str, list[int]] = {name: [] for name in names}
     owners: dict[str, list[str]] = {name: [] for name in names}
@@ -178,7 +178,7 @@ def _grouped(
                 owners[name].append(expert.name)
     numbers: dict[tuple[int, ...], int] = {}
     classes = {name: numbers.setdefault(tuple(keys[name]), len(numbers)) for name in names}
-    return _Group(
+    return _TiedGroup(
         source=source,
         names=tuple(names),
         classes=classes,
@@ -212,7 +212,7 @@ def _values(expert: OpenedModel, names: Sequence[str], places: _Places) -> dict[
 
 
 def _untied(
-    base: OpenedModel, groups: Sequence[_Group], describer: Describer
+    base: OpenedModel, groups: Sequence[_TiedGroup], describer: Describer
 ) -> Steps[OpenedModel]:
     """The base with every name that has a value of its own, and a config that says so."""
     split = [group for group in groups if group.is_split]
@@ -273,7 +273,7 @@ def _missing(checkpoint: Checkpoint, sources: Mapping[str, str]) -> dict[str, st
 def _with_ties(
     base: OpenedModel,
     architecture: Architecture,
-    groups: Sequence[_Group],
+    groups: Sequence[_TiedGroup],
     untied: Mapping[str, Untied],
 ) -> OpenedModel:
     """The base in its new form, where names with one value are tied and no others."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints.derived import NOWHERE, ExtendedInfo, Source, extend
+from ace_gui.checkpoints.derived import NOWHERE, ExtendedInfo, TensorSource, extend
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.input_files import JSON_LIMIT, FileStamp, read_json
 from ace_gui.checkpoints.reader import DerivedInfo
@@ -388,7 +388,7 @@ class _Extended:
 
     def _source(
         self, model: OpenedModel, tensor: str, name: str, vocabulary: Known, weight: float = 1.0
-    ) -> Source:
+    ) -> TensorSource:
         """A model as the source of the rows of a tensor.
 
         It has its own rows of single tokens only if it is their source. Raises RecipeError if the
@@ -409,7 +409,7 @@ class _Extended:
                     f"{plain(self.joined.tokens[row])!r} is wanted; name another.",
                     key=f"tokens.{self.joined.tokens[row]}",
                 )
-        return Source(
+        return TensorSource(
             owner=model.name,
             checkpoint=model.checkpoint,
             name=model.own_names[tensor],

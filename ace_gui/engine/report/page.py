@@ -27,9 +27,9 @@ from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
 from ace_gui.engine.contract.plan import (
     ROLE_FAMILIES,
     WORST_FIRST,
+    CheckVerdict,
     Disposition,
     PlanRow,
-    Verdict,
     role_family,
     worst_first,
 )
@@ -50,7 +50,15 @@ from ace_gui.engine.merging.units import budgets_of, merged_within
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report import report_plots as figures
 from ace_gui.engine.report import report_tables as tables
-from ace_gui.engine.report.report_plots import STYLE, SYMBOLS, TOP, WIDTH, Content, Plot, symbol
+from ace_gui.engine.report.report_plots import (
+    STYLE,
+    SYMBOLS,
+    TOP,
+    WIDTH,
+    Content,
+    ReportPlot,
+    symbol,
+)
 from ace_gui.engine.streaming import single_threads
 from ace_gui.errors import FileChangedError
 from ace_gui.formatting import human_bytes, printable
@@ -74,7 +82,7 @@ def page(content: Content) -> str:
         recipe=content.plan.recipe,
         method=content.method,
         health=content.model_health,
-        verdicts=list(Verdict),
+        verdicts=list(CheckVerdict),
         counts=_counts(content),
         roles=[family for family in ROLE_FAMILIES if family in present],
         experts=[
@@ -87,7 +95,7 @@ def page(content: Content) -> str:
     )
 
 
-def picture(plot: Plot) -> str:
+def picture(plot: ReportPlot) -> str:
     """A plot as a file of its own, with its style."""
     return str(_environment().get_template(PLOT).module.svg(plot, STYLE))  # type: ignore[attr-defined]
 

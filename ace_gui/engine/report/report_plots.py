@@ -166,7 +166,7 @@ STYLE: Final = _style()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
+class ReportAxis:
     """A quantity from ``low`` to ``high`` (``low`` < ``high``; both over 0 if ``log``)."""
 
     title: str
@@ -175,7 +175,7 @@ class Axis:
     log: bool = False
 
     @classmethod
-    def over(cls, title: str, values: Iterable[float], *, log: bool = False) -> Axis:
+    def over(cls, title: str, values: Iterable[float], *, log: bool = False) -> ReportAxis:
         """An axis for all values with a margin; it starts at 0 unless ``log``."""
         values = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
         if log:
@@ -224,16 +224,16 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plot:
+class ReportPlot:
     """A plot, in the quantities of its axes."""
 
     title: str
     """Above the plot."""
     description: str
     """For screen readers."""
-    x: Axis
+    x: ReportAxis
     """The horizontal axis."""
-    y: Axis
+    y: ReportAxis
     """The vertical axis."""
     height: float = 300.0
     """In pixels."""
@@ -306,7 +306,7 @@ MOST_POINTS = 400
 """Most points of one line: more cannot be seen."""
 
 
-def gamma_plot(content: Content) -> Plot | None:
+def gamma_plot(content: Content) -> ReportPlot | None:
     """γ along the model by role, τ as a line; None if the method has none."""
     rows = [row for row in content.merged_rows if content.gamma(row) is not None]
     gammas = [content.gamma(row) or 0.0 for row in rows]
@@ -325,11 +325,11 @@ def gamma_plot(content: Content) -> Plot | None:
     caption = f"{len(rows)} tensors, γ {_range(gammas)}"
     caption += "" if limit is None else f"; {above} above τ = {value_text(limit)}"
     drawn = limit is not None and (limit > 0 or not log)
-    return Plot(
+    return ReportPlot(
         title="Heterogeneity γ along the model",
         description=caption,
-        x=Axis(title="merged tensor, in the model's order", low=0, high=len(rows) + 1),
-        y=Axis.over("heterogeneity γ", [*gammas, limit or 0.0], log=log),
+        x=ReportAxis(title="merged tensor, in the model's order", low=0, high=len(rows) + 1),
+        y=ReportAxis.over("heterogeneity γ", [*gammas, limit or 0.0], log=log),
         right=14.0 if limit is None else 70.0,
         limit=(limit or 0.0, f"τ = {value_text(limit or 0.0)}") if drawn else None,
         marks=[
@@ -339,15 +339,15 @@ def gamma_plot(content: Content) -> Plot | None:
     )
 
 
-def role_plot(content: Content) -> Plot:
+def role_plot(content: Content) -> ReportPlot:
     """γ of every role as a strip of marks, with its median, if the method has γ."""
     by_role = gammas_by_role(content)
     every = [gamma for gammas in by_role.values() for gamma in gammas]
-    return Plot(
+    return ReportPlot(
         title="Heterogeneity γ by role",
         description=f"γ of {len(every)} tensors in {len(by_role)} roles; a bar marks each median",
-        x=Axis.over("heterogeneity γ", every, log=_spread(every)),
-        y=Axis(title="", low=len(by_role) - 0.4, high=-0.6),
+        x=ReportAxis.over("heterogeneity γ", every, log=_spread(every)),
+        y=ReportAxis(title="", low=len(by_role) - 0.4, high=-0.6),
         height=70.0 + 26 * len(by_role),
         rows=list(by_role),
         marks=[
@@ -369,18 +369,18 @@ def gammas_by_role(content: Content) -> Mapping[str, list[float]]:
     return dict(by_role)
 
 
-def energy_plot(content: Content) -> Plot | None:
+def energy_plot(content: Content) -> ReportPlot | None:
     """‖ΔW_t‖²_F of every merged tensor, one line per expert; None if nothing is merged."""
     names = content.plan.recipe.expert_names
     layers = [content.statistics[row.name].energies for row in content.merged_rows]
     every = [value for energies in layers for value in energies.values() if value > 0]
     if not every:
         return None
-    return Plot(
+    return ReportPlot(
         title="Energies of the task vectors",
         description=f"{len(names)} experts, {len(layers)} tensors, {_range(every)}",
-        x=Axis(title="merged tensor, in the model's order", low=0, high=len(layers) + 1),
-        y=Axis.over("energy ‖ΔW‖²", every, log=True),
+        x=ReportAxis(title="merged tensor, in the model's order", low=0, high=len(layers) + 1),
+        y=ReportAxis.over("energy ‖ΔW‖²", every, log=True),
         lines=[
             (expert_class(t), [(n, e[name]) for n, e in enumerate(layers, 1) if e.get(name, 0) > 0])
             for t, name in enumerate(names)
@@ -388,7 +388,7 @@ def energy_plot(content: Content) -> Plot | None:
     )
 
 
-def spectrum_plot(content: Content, spectrum: LayerSpectrum) -> Plot:
+def spectrum_plot(content: Content, spectrum: LayerSpectrum) -> ReportPlot:
     """Singular values of the experts, of the preliminary solution and of the merge."""
     spectra: list[tuple[str, NDArray[np.float64]]] = [
         (expert_class(index), spectrum.experts[name])
@@ -398,28 +398,30 @@ def spectrum_plot(content: Content, spectrum: LayerSpectrum) -> Plot:
     spectra += [(name, sigma) for _, name, sigma in merge_curves(spectrum)]
     largest = max(float(sigma[0]) for _, sigma in spectra)
     lines = [(name, _points(sigma[: numerical_rank(sigma)])) for name, sigma in spectra]
-    return Plot(
+    return ReportPlot(
         title=f"Singular values of {spectrum.name}",
         description=f"Of {len(spectrum.experts)} experts and of the merge; the largest is "
         + number(largest),
-        x=Axis(title="index i", low=0, high=len(spectrum.merged) + 1),
-        y=Axis.over("singular value σᵢ", (y for _, points in lines for _, y in points), log=True),
+        x=ReportAxis(title="index i", low=0, high=len(spectrum.merged) + 1),
+        y=ReportAxis.over(
+            "singular value σᵢ", (y for _, points in lines for _, y in points), log=True
+        ),
         lines=[(name, points) for name, points in lines if points],
     )
 
 
-def change_plot(diff: ModelDiff) -> Plot:
+def change_plot(diff: ModelDiff) -> ReportPlot:
     """‖B − A‖ / ‖A‖ of every tensor of two models by role, with a legend."""
     changed = [(i, change) for i, change in enumerate(diff.tensors, start=1) if change.change > 0]
     marks = [(i, change, change.relative) for i, change in changed if change.relative is not None]
     values = [value for _, _, value in marks]
     families = {role_family(change.role) for change in diff.tensors}
     caption = f"{len(marks)} of {len(diff.tensors)} tensors differ, in all by a share of "
-    return Plot(
+    return ReportPlot(
         title="Change from one model to another",
         description=caption + number(diff.total.relative),
-        x=Axis(title="tensor, in the model's order", low=0, high=len(diff.tensors) + 1),
-        y=Axis.over("change ‖B − A‖ / ‖A‖", values, log=bool(values) and _spread(values)),
+        x=ReportAxis(title="tensor, in the model's order", low=0, high=len(diff.tensors) + 1),
+        y=ReportAxis.over("change ‖B − A‖ / ‖A‖", values, log=bool(values) and _spread(values)),
         right=110.0,
         marks=[
             (role_family(change.role), i, v, f"{change.name}: {number(v)}")

@@ -13,7 +13,7 @@ from ace_gui.engine.contract.findings import LayerSpectrum, Regime
 from ace_gui.engine.contract.health import BY_SCALE, LayerHealth, near_pole
 from ace_gui.engine.contract.matrix_figures import MARKS, Spectrum, model_cosines, spectral_figures
 from ace_gui.engine.contract.model_figures import plan_changes
-from ace_gui.engine.contract.plan import PlanRow, Verdict
+from ace_gui.engine.contract.plan import CheckVerdict, PlanRow
 from ace_gui.engine.contract.scored import line_of, means, remarks
 from ace_gui.engine.report.report_plots import (
     NONE,
@@ -31,7 +31,7 @@ Row = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ReportTable:
     """Cells as text under headings; the first cell of a row names it.
 
     ``texts``: number of leading columns with text instead of numbers.
@@ -43,17 +43,17 @@ class Table:
     texts: int = 1
 
 
-def _table(caption: str, rows: Iterable[Row], texts: int = 1) -> Table | None:
+def _table(caption: str, rows: Iterable[Row], texts: int = 1) -> ReportTable | None:
     """The table of these rows; None if there are none."""
     listed = list(rows)
     if not listed:
         return None
     cells = tuple(tuple(text for _, text in row) for row in listed)
     headings = tuple(heading for heading, _ in listed[0])
-    return Table(caption=caption, headings=headings, rows=cells, texts=texts)
+    return ReportTable(caption=caption, headings=headings, rows=cells, texts=texts)
 
 
-def parameter_table(content: Content) -> Table | None:
+def parameter_table(content: Content) -> ReportTable | None:
     """The values of the method's parameters."""
     notes = content.plan.parameter_notes
     labels = {item.name: item.label for item in content.method.fields}
@@ -69,14 +69,14 @@ def parameter_table(content: Content) -> Table | None:
     return _table("Parameters", rows, texts=4)
 
 
-def precision_table(content: Content) -> Table | None:
+def precision_table(content: Content) -> ReportTable | None:
     """The number formats of the computation, with reasons; None if no method reports them."""
     counts = Counter(report.precision for report in content.reports.values() if report.precision)
     rows = ([("numbers", text), ("tensors", str(count))] for text, count in counts.most_common())
     return _table("Number formats of the computation", rows)
 
 
-def model_table(content: Content) -> Table | None:
+def model_table(content: Content) -> ReportTable | None:
     """The base and the experts: path, weight, and size of the change."""
     plan = content.plan
     changes = plan_changes(plan, content.statistics)
@@ -96,7 +96,7 @@ def model_table(content: Content) -> Table | None:
     return _table("Models", rows, texts=3)
 
 
-def score_table(content: Content) -> Table | None:
+def score_table(content: Content) -> ReportTable | None:
     """Base, experts and the merge on the recipe's tasks; None without scores."""
     scores = content.scores
     tasks = {score.task: f"{score.task}: {score.metric}, {score.n}" for score in scores}
@@ -114,7 +114,7 @@ def score_table(content: Content) -> Table | None:
     return _table(". ".join((caption, *(remark.rstrip(".") for remark in remarks(scores)))), rows)
 
 
-def alignment_table(content: Content) -> Table | None:
+def alignment_table(content: Content) -> ReportTable | None:
     """The divergence from the experts before and after; None for a merge that was not aligned."""
     if content.distilled is None:
         return None
@@ -132,7 +132,7 @@ def alignment_table(content: Content) -> Table | None:
     return _table("Divergence from the expert on inputs kept back, in nats", rows, texts=2)
 
 
-def role_table(content: Content) -> Table | None:
+def role_table(content: Content) -> ReportTable | None:
     """γ by role; None for methods without γ."""
     over = Counter(
         row.role for row in content.merged_rows if content.regime(row) is Regime.HETEROGENEOUS
@@ -151,7 +151,7 @@ def role_table(content: Content) -> Table | None:
     return _table("γ by role", rows)
 
 
-def energy_table(content: Content) -> Table | None:
+def energy_table(content: Content) -> ReportTable | None:
     """‖ΔW_t‖²_F of every merged or averaged tensor by expert."""
     names = content.plan.recipe.expert_names
     rows = (
@@ -164,7 +164,7 @@ def energy_table(content: Content) -> Table | None:
     return _table("Energies ‖ΔW‖² with the experts' weights", rows)
 
 
-def spectrum_table(content: Content, spectrum: LayerSpectrum) -> Table | None:
+def spectrum_table(content: Content, spectrum: LayerSpectrum) -> ReportTable | None:
     """The summary figures of each spectrum of one tensor."""
     names = [name for name in content.plan.recipe.expert_names if name in spectrum.experts]
     spectra = {name: spectrum.experts[name] for name in names}
@@ -191,7 +191,7 @@ def _spectrum(name: str, sigma: Spectrum) -> Row:
     ]
 
 
-def tensor_table(content: Content) -> Table | None:
+def tensor_table(content: Content) -> ReportTable | None:
     """Every tensor of the base: its disposition and its figures."""
     rows = (_tensor(content, row) for row in content.plan.rows if row.in_base)
     return _table("All tensors", rows, texts=6)
@@ -238,7 +238,7 @@ def _regime(content: Content, row: PlanRow) -> str:
     return regime.value
 
 
-def extreme_table(layers: Collection[LayerHealth]) -> Table | None:
+def extreme_table(layers: Collection[LayerHealth]) -> ReportTable | None:
     """The most worrying value of every figure."""
     figures = (
         ("Largest ridge mass Σ εₜ", "ridge_mass", max),
@@ -265,14 +265,14 @@ def extreme_table(layers: Collection[LayerHealth]) -> Table | None:
     return _table("Extremes", rows, texts=2)
 
 
-def finding_table(content: Content, most: int = 200) -> Table | None:
+def finding_table(content: Content, most: int = 200) -> ReportTable | None:
     """The findings, warnings first, at most this many lines."""
     findings = [
         (row.name, finding)
         for row in content.known_rows
         for finding in content.health[row.name].findings
     ]
-    findings.sort(key=lambda pair: pair[1].verdict != Verdict.WARNING)
+    findings.sort(key=lambda pair: pair[1].verdict != CheckVerdict.WARNING)
     if len(findings) <= most:
         more = ""
     else:
@@ -284,7 +284,7 @@ def finding_table(content: Content, most: int = 200) -> Table | None:
     return _table(f"Findings{more}", rows, texts=4)
 
 
-def check_table(content: Content) -> Table | None:
+def check_table(content: Content) -> ReportTable | None:
     """The checks before the merge that need attention."""
     rows = (
         [("model", check.subject), *_advice(check.verdict, check.title, check.sentence)]
@@ -294,7 +294,7 @@ def check_table(content: Content) -> Table | None:
     return _table("Checks of the models", rows, texts=4)
 
 
-def _advice(verdict: Verdict, title: str, sentence: str) -> Iterator[tuple[str, str]]:
+def _advice(verdict: CheckVerdict, title: str, sentence: str) -> Iterator[tuple[str, str]]:
     yield "verdict", verdict.value
     yield "about", title
     yield "explanation and advice", sentence

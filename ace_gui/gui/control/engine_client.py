@@ -30,7 +30,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.jobs import ExportJob, LoadRecipeJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.formatting import counted, duration
-from ace_gui.gui.state.activity import Level, Progress, Source, State
+from ace_gui.gui.state.activity import ActivityState, Level, LogSource, Progress
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
 
@@ -67,10 +67,10 @@ class RunningJob:
         return " ".join(words).capitalize()
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> ActivityState | None:
         """What the window shows while it runs; None for a quick job."""
         if self.job.state:
-            return State[self.job.state.upper()]
+            return ActivityState[self.job.state.upper()]
         return None
 
     def cancel(self) -> None:
@@ -117,7 +117,7 @@ class EngineClient(QObject):
         """Run a job. The session reports an error unless ``quiet``."""
         number = self._worker.submit(job)
         self._running[number] = entry = RunningJob(self, number, job, on_event, on_end, quiet)
-        self.session.log.add(Level.DETAIL, Source.ENGINE, f"{entry.title}: begun.")
+        self.session.log.add(Level.DETAIL, LogSource.ENGINE, f"{entry.title}: begun.")
         if entry.state is not None:
             self.session.activity.begin(entry.state)
         return entry
@@ -170,7 +170,7 @@ class EngineClient(QObject):
             devices = ", ".join(device.title for device in event.devices)
             threads = counted(event.threads, "thread", "threads")
             text = f"The engine is ready: {devices}, {threads}."
-            self.session.log.add(Level.INFO, Source.ENGINE, text)
+            self.session.log.add(Level.INFO, LogSource.ENGINE, text)
             self.session.activity.set_engine_starting(False)
             self.session.set_engine(event)
         elif number not in self._running:
@@ -191,7 +191,7 @@ class EngineClient(QObject):
         log = self.session.log
         if isinstance(end, JobFailed):
             level = Level.WARNING if entry.quiet else Level.ERROR
-            log.add(level, Source.ENGINE, end.error.sentence, error_details(end.error))
+            log.add(level, LogSource.ENGINE, end.error.sentence, error_details(end.error))
             entry.on_end(end)
             if not entry.quiet:
                 self.session.fail(end.error)
@@ -203,7 +203,7 @@ class EngineClient(QObject):
             level = Level.DETAIL
         ended = "cancelled" if isinstance(end, JobCancelled) else "done"
         took = duration(time.monotonic() - entry.began)
-        log.add(level, Source.ENGINE, f"{entry.title}: {ended} after {took}.")
+        log.add(level, LogSource.ENGINE, f"{entry.title}: {ended} after {took}.")
         entry.on_end(end)
         self.ended.emit(entry.job, end)
 

@@ -15,7 +15,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.jobs import AnalyseJob
 from ace_gui.errors import EngineError, NonFiniteError
 from ace_gui.gui.control.engine_client import End, EngineClient
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 
 
 class ExpertAnalysis(QObject):
@@ -41,7 +41,7 @@ class ExpertAnalysis(QObject):
     def begin(self) -> None:
         """Compare the experts, unless this is done, running, failed or impossible now."""
         session = self._session
-        busy = session.activity.is_running(State.MERGING, State.PLANNING)
+        busy = session.activity.is_running(ActivityState.MERGING, ActivityState.PLANNING)
         plan = session.draft.plan
         if busy or plan is None or not plan.experts or session.layers.is_analysed:
             return

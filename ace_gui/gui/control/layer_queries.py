@@ -28,7 +28,7 @@ from ace_gui.engine.contract.jobs import (
 )
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.control.engine_client import End, EngineClient, Operation
-from ace_gui.gui.state.activity import RecipeKey, State
+from ace_gui.gui.state.activity import ActivityState, RecipeKey
 from ace_gui.gui.state.results import Finding
 from ace_gui.gui.state.session import Session
 
@@ -78,7 +78,7 @@ class LatestQuestion(_Answers):
     def _ask(self) -> None:
         # The recipe may be rejected until it is planned. The end of planning asks again.
         activity = self._session.activity
-        unsettled = activity.plan_is_due or activity.is_running(State.PLANNING)
+        unsettled = activity.plan_is_due or activity.is_running(ActivityState.PLANNING)
         if unsettled:
             question = None
         else:
@@ -93,7 +93,7 @@ class LatestQuestion(_Answers):
 
     def _ask_after_planning(self) -> None:
         before = self._planning
-        self._planning = self._session.activity.is_running(State.PLANNING)
+        self._planning = self._session.activity.is_running(ActivityState.PLANNING)
         if before and not self._planning:
             self.ask()
 

@@ -28,7 +28,7 @@ from ace_gui.engine.contract.tried import Ending, Tried, TriedBegun, TriedText
 from ace_gui.formatting import counted
 from ace_gui.gui.control.engine_client import EngineClient, Operation
 from ace_gui.gui.control.merge_operation import RunOperations
-from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
+from ace_gui.gui.state.activity import ActivityState, MergeRun, Progress, RecipeKey
 from ace_gui.gui.state.session import NO_MODEL, WAIT
 from ace_gui.recipe import Recipe
 
@@ -277,7 +277,7 @@ class TuneOperation(Operation):
     def take(self, event: Event) -> None:
         if isinstance(event, TunePoint):
             counts = {"done": event.index + 1, "total": event.of + REPORTED}
-            progress = Progress(state=State.TUNING, title="tuning", **counts)
+            progress = Progress(state=ActivityState.TUNING, title="tuning", **counts)
             self._session.activity.set_progress(progress)
 
 

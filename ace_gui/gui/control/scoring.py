@@ -30,7 +30,7 @@ from ace_gui.gui.control.operations import (
     TryOperation,
     TuneOperation,
 )
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.recipe.values import Recipe, Task
 
 SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob, RoutesJob)
@@ -156,7 +156,7 @@ class Scoring(QObject):
 
     @property
     def is_running(self) -> bool:
-        return self._session.activity.is_running(State.SCORING)
+        return self._session.activity.is_running(ActivityState.SCORING)
 
     @property
     def obstacle(self) -> str:
@@ -166,7 +166,7 @@ class Scoring(QObject):
             return "Open a base model first."
         if not session.draft.inputs.tasks:
             return "Add a task first."
-        if session.activity.is_running(State.MERGING):
+        if session.activity.is_running(ActivityState.MERGING):
             return WHILE_MERGING
         if self.is_running:
             return "An evaluation is running."

@@ -31,7 +31,7 @@ from ace_gui.application import __version__
 from ace_gui.gui.dialogs.command_palette import Command
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.list_models import VALUE, item_of
-from ace_gui.gui.state.activity import KEPT, Entry, Level, Log
+from ace_gui.gui.state.activity import KEPT, Level, Log, LogEntry
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.controls import Choice, named, read_only, search_field
@@ -245,7 +245,7 @@ class LogDialog(Dialog):
         table.header().setStretchLastSection(True)
         return table
 
-    def shown_entries(self) -> list[Entry]:
+    def shown_entries(self) -> list[LogEntry]:
         """The selected entries if there are several, or else all displayed entries."""
         selected = sorted(index.row() for index in self.table.selectionModel().selectedRows())
         rows = selected if len(selected) > 1 else range(self.entries_model.rowCount())
@@ -258,7 +258,7 @@ class LogDialog(Dialog):
             self._add(entry)
         self._select_last()
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: LogEntry) -> None:
         words = self.filter.text().casefold()
         if entry.level < self.levels.current or words not in entry.line.casefold():
             return
@@ -289,7 +289,7 @@ class LogDialog(Dialog):
 
     def _show(self) -> None:
         entry = self.table.currentIndex().data(VALUE)
-        if isinstance(entry, Entry):
+        if isinstance(entry, LogEntry):
             text = f"{entry.text}\n{entry.details}"
         else:
             text = ""

@@ -47,10 +47,10 @@ from ace_gui.gui.widgets.labels import (
     secondary_label,
 )
 from ace_gui.gui.widgets.layout import (
-    Column,
     FlowLayout,
     Folding,
     Part,
+    WrappedColumn,
     across,
     down,
     pane,
@@ -308,7 +308,7 @@ def _info(index: QModelIndex) -> MethodInfo | None:
 
 def _about(method: MethodInfo | None, experts: int) -> QWidget:
     """The description of a method."""
-    page = Column()
+    page = WrappedColumn()
     margins = (24, 20, 24, 16)
     if method is None:
         page.setLayout(down(secondary_label("No method matches."), None, margins=margins))

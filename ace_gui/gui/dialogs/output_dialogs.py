@@ -33,7 +33,7 @@ from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.plots.gamma_plot import heterogeneous_text, treated_alike
 from ace_gui.gui.plots.merge_plots import KeptEnergyPlot
-from ace_gui.gui.state.activity import Level, MergeRun, State
+from ace_gui.gui.state.activity import ActivityState, Level, MergeRun
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.state.results import mean_score, title_parts
 from ace_gui.gui.state.session import Session
@@ -44,7 +44,7 @@ from ace_gui.gui.widgets.controls import Choice, named, push_button, read_only
 from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of, show
 from ace_gui.gui.widgets.form import Form, OptionForm
 from ace_gui.gui.widgets.labels import heading, muted_label, plain_label, secondary_label
-from ace_gui.gui.widgets.layout import Column, across, down, pane
+from ace_gui.gui.widgets.layout import WrappedColumn, across, down, pane
 from ace_gui.recipe.output_forms import AdapterExport, ModelExport, Output
 from ace_gui.recipe.values import model_name
 
@@ -121,7 +121,7 @@ class ExportDialog(Dialog):
         else:
             folders = ()
         verdict = check_folder(self.folder.text(), self.bytes_needed(), folders)
-        exporting = self._session.activity.is_running(State.EXPORTING)
+        exporting = self._session.activity.is_running(ActivityState.EXPORTING)
         defaults = self.form_now.traits.export()
         self.form.show_record(self._options(), self.chosen[self.form_now], defaults)
         self._show_curve()
@@ -134,7 +134,7 @@ class ExportDialog(Dialog):
 
     def reject(self) -> None:
         """Close; cancel a running export first."""
-        if self._session.activity.is_running(State.EXPORTING):
+        if self._session.activity.is_running(ActivityState.EXPORTING):
             self._output.engine.cancel(ExportJob)
             return
         super().reject()
@@ -317,7 +317,7 @@ class ExportDialog(Dialog):
         self.expert_wanted.emit(self._exported_to)
 
     def _show_progress(self) -> None:
-        progress = self._session.activity.counted(State.EXPORTING)
+        progress = self._session.activity.counted(ActivityState.EXPORTING)
         self.progress.setRange(0, 1000 if progress is not None else 0)
         if progress is not None:
             self.progress.setValue(round(1000 * progress.done / progress.total))
@@ -382,7 +382,7 @@ class ReportDialog(Dialog):
         self.setMinimumWidth(_WIDTH * self.fontMetrics().height())
         parts = title_parts(run, session.draft.methods)
         title = plain_label(plain(" · ".join(parts)), role=Face.TITLE)
-        listed = Column()
+        listed = WrappedColumn()
         chapters = QGridLayout(listed)
         chapters.setContentsMargins(0, 0, 0, 0)
         chapters.setHorizontalSpacing(24)

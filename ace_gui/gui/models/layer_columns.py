@@ -22,11 +22,11 @@ from ace_gui.engine.contract.health import (
     LayerHealth,
     near_pole,
 )
-from ace_gui.engine.contract.plan import WORST_FIRST, Disposition, PlanRow, Verdict
+from ace_gui.engine.contract.plan import WORST_FIRST, CheckVerdict, Disposition, PlanRow
 from ace_gui.formatting import number_text, shape_text
 from ace_gui.gui.models.figures_model import GAP, NONE, FigureColumn, column_of
 from ace_gui.gui.models.layer_figures import Healths
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.state.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import gamma_text, plain, tooltip
@@ -36,7 +36,7 @@ FINE: Final = "✓"
 """The text for a tensor without anything unusual."""
 _OVERRIDDEN: Final = "◆"
 """Marks a tensor that an override of the recipe applies to."""
-ALARMING: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning"}
+ALARMING: Final = {CheckVerdict.ERROR: "error", CheckVerdict.WARNING: "warning"}
 """The icons of health. Notes have none, so that warnings are noticed."""
 
 
@@ -60,7 +60,7 @@ _STATES: Final = {  # text and tooltip
 }
 
 
-class Layer:
+class LayerRow:
     """One tensor of the plan with everything that the session knows about it."""
 
     __slots__ = ("_healths", "_session", "prefix", "row")
@@ -144,7 +144,7 @@ class Layer:
             if self._session.merge_is_current:
                 return LayerState.DONE
             return LayerState.EARLIER
-        merging = self._session.activity.is_running(State.MERGING)
+        merging = self._session.activity.is_running(ActivityState.MERGING)
         if merging:
             return LayerState.WAITING
         return LayerState.NONE
@@ -190,17 +190,17 @@ class Column:
 
     title: str
     """Its heading."""
-    value: Callable[[Layer], Value]
+    value: Callable[[LayerRow], Value]
     """A text, or a number with NaN for unknown."""
     tip: str = ""
     """Explains it."""
     csv: str = ""
     """Its title in CSV; empty: the column's title in lower case."""
-    written: Callable[[Layer], str] | None = None
+    written: Callable[[LayerRow], str] | None = None
     """Displayed instead of the value; None: the value."""
-    key: Callable[[Layer], Value] | None = None
+    key: Callable[[LayerRow], Value] | None = None
     """Sorted by; None: the value."""
-    read: Callable[[Layer], str] | None = None
+    read: Callable[[LayerRow], str] | None = None
     """For screen readers; None: what is displayed."""
     is_number: bool = False
     """Whether it is aligned as a number."""
@@ -212,12 +212,12 @@ class Column:
     """The column is hidden in a table with fewer digits of width; None: it is only in CSV and
     tooltips.
     """
-    useful: Callable[[Layer], bool] | None = None
+    useful: Callable[[LayerRow], bool] | None = None
     """The column is hidden unless this is true for some layer; None: always shown."""
     cell: str = ""
     """How it is drawn, see ``layer_cells``; empty: as text."""
 
-    def text(self, layer: Layer) -> str:
+    def text(self, layer: LayerRow) -> str:
         if self.written is not None:
             return self.written(layer)
         value = self.value(layer)
@@ -225,22 +225,22 @@ class Column:
             return value
         return _number(value)
 
-    def spoken(self, layer: Layer) -> str:
+    def spoken(self, layer: LayerRow) -> str:
         if self.read is None:
             return self.text(layer)
         return self.read(layer)
 
-    def sort_key(self, layer: Layer) -> Value:
+    def sort_key(self, layer: LayerRow) -> Value:
         """What the column is sorted by; NaN comes last in both directions."""
         return (self.key or self.value)(layer)
 
-    def is_known(self, layer: Layer) -> bool:
+    def is_known(self, layer: LayerRow) -> bool:
         value = self.value(layer)
         if isinstance(value, str):
             return value != NONE
         return not math.isnan(value)
 
-    def exported(self, layers: Sequence[Layer]) -> FigureColumn:
+    def exported(self, layers: Sequence[LayerRow]) -> FigureColumn:
         """The values of these layers for CSV."""
         return column_of(self.csv or self.title.lower(), map(self.value, layers))
 
@@ -256,7 +256,7 @@ def _number(value: float) -> str:
 def _figure_column(figure: DeclaredFigure) -> Column:
     """The column of a declared figure."""
 
-    def text(layer: Layer) -> str:
+    def text(layer: LayerRow) -> str:
         value = layer.value(figure)
         return (NONE if math.isnan(value) else figure.text(value, 3)) + GAP
 
@@ -273,13 +273,13 @@ def _figure_column(figure: DeclaredFigure) -> Column:
     )
 
 
-def _gamma(layer: Layer) -> str:
+def _gamma(layer: LayerRow) -> str:
     if math.isnan(layer.gamma):
         return NONE + GAP
     return gamma_text(layer.gamma) + (" ?" if layer.gamma_unsure else "") + GAP
 
 
-def _health(layer: Layer) -> str:
+def _health(layer: LayerRow) -> str:
     health = layer.health
     if health is None:
         return NONE
@@ -288,14 +288,14 @@ def _health(layer: Layer) -> str:
     return str(len(health.findings))
 
 
-def _health_read(layer: Layer) -> str:
+def _health_read(layer: LayerRow) -> str:
     health = layer.health
     if health is None:
         return "not known"
     return f"{health.verdict.value} {health.tooltip}".strip()
 
 
-def _health_key(layer: Layer) -> float:
+def _health_key(layer: LayerRow) -> float:
     """The sort key of health: the worst first, then by the number of findings, unknown last."""
     health = layer.health
     if health is None:
@@ -414,7 +414,7 @@ ABOVE_PLOTS: Final = (GAMMA, *OF_THE_MERGE)
 _CSV: Final = (TENSOR, ROLE, SHAPE, FORMAT, OUTCOME, REASON, GAMMA, LOG_VARIANCE, REGIME)
 
 
-def exported(layers: Sequence[Layer], experts: Sequence[str]) -> tuple[FigureColumn, ...]:
+def exported(layers: Sequence[LayerRow], experts: Sequence[str]) -> tuple[FigureColumn, ...]:
     """Everything that is known about these layers, as columns for CSV."""
     columns = (*_CSV, *_energies(experts), *OF_THE_MERGE, *FURTHER)
     return tuple(column.exported(layers) for column in columns)
@@ -423,7 +423,7 @@ def exported(layers: Sequence[Layer], experts: Sequence[str]) -> tuple[FigureCol
 def _energies(experts: Sequence[str]) -> Iterator[Column]:
     for expert in experts:
 
-        def energy(layer: Layer, name: str = expert) -> float:
+        def energy(layer: LayerRow, name: str = expert) -> float:
             statistics = layer.statistics
             if statistics is None:
                 return math.nan

@@ -22,7 +22,7 @@ from ace_gui.engine.contract.health import (
     layer_health,
     model_health,
 )
-from ace_gui.engine.contract.plan import PlanRow, Verdict
+from ace_gui.engine.contract.plan import CheckVerdict, PlanRow
 from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.linalg.heterogeneity import USUAL_TAU, gamma_near_pole
@@ -217,7 +217,7 @@ class Healths(QObject):
         batch = tuple(islice(self._waiting, _BATCH))
         for row in batch:
             health = self.of(row.name)
-            self._warnings += health is not None and health.verdict is Verdict.WARNING
+            self._warnings += health is not None and health.verdict is CheckVerdict.WARNING
         if batch:
             self._ahead.start(0)
         else:

@@ -25,9 +25,17 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from ace_gui.engine.contract.plan import WORST_FIRST, Disposition, Verdict
+from ace_gui.engine.contract.plan import WORST_FIRST, CheckVerdict, Disposition
 from ace_gui.formatting import counted
-from ace_gui.gui.models.layer_columns import ALARMING, COLUMNS, FINE, GAMMA, HEALTH, TENSOR, Layer
+from ace_gui.gui.models.layer_columns import (
+    ALARMING,
+    COLUMNS,
+    FINE,
+    GAMMA,
+    HEALTH,
+    TENSOR,
+    LayerRow,
+)
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
@@ -40,7 +48,7 @@ REFRESH: Final = 60  # ms between repaints while statistics arrive
 _Index = QModelIndex | QPersistentModelIndex
 _Role = Qt.ItemDataRole
 LAYER: Final = _Role.UserRole
-"""Role of a tensor's cells: its ``Layer``."""
+"""Role of a tensor's cells: its ``LayerRow``."""
 COUNT: Final = _Role.UserRole + 1
 """Role of a group's first cell: its number of rows as text. Other cells have None."""
 RANGE: Final = _Role.UserRole + 2
@@ -51,7 +59,7 @@ _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 @dataclass(frozen=True)
-class Group:
+class LayerGroup:
     """A block's rows: ``count`` of them from position ``first`` on."""
 
     title: str
@@ -73,7 +81,7 @@ class LayersModel(QAbstractItemModel):
         self._session = session
         self._healths = healths
         self._rows: object = ()
-        self._layers: tuple[Layer, ...] = ()
+        self._layers: tuple[LayerRow, ...] = ()
         self._indices: dict[str, int] = {}
         self._gamma: NDArray[np.float64] = np.empty(0)
         self._order: NDArray[np.intp] = np.empty(0, dtype=np.intp)
@@ -82,7 +90,7 @@ class LayersModel(QAbstractItemModel):
         self._sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
         self._timer = QTimer(self, singleShot=True, interval=REFRESH)
         self._timer.timeout.connect(self.figures_changed)
-        self.groups: tuple[Group, ...] = ()
+        self.groups: tuple[LayerGroup, ...] = ()
         """From top to bottom; empty for a flat list."""
         self.useful: frozenset[int] = frozenset()
         """The columns that have something to say about the shown tensors."""
@@ -103,7 +111,7 @@ class LayersModel(QAbstractItemModel):
             self._rows = session.layers.rows
             rows = session.layers.rows
             prefix = shared_prefix([row.name for row in rows if row.block is not None])
-            self._layers = tuple(Layer(row, session, self._healths, prefix) for row in rows)
+            self._layers = tuple(LayerRow(row, session, self._healths, prefix) for row in rows)
             self._indices = {row.name: index for index, row in enumerate(rows)}
             self._read_gammas()
             self._arrange()
@@ -143,7 +151,7 @@ class LayersModel(QAbstractItemModel):
         return sum(map(_is_merged, self._layers))
 
     @property
-    def shown(self) -> list[Layer]:
+    def shown(self) -> list[LayerRow]:
         """The tensors from top to bottom."""
         return [self._layers[index] for index in self._order]
 
@@ -285,7 +293,7 @@ class LayersModel(QAbstractItemModel):
 
     # Groups
 
-    def _of_group(self, group: Group, column: int, role: int) -> Any:
+    def _of_group(self, group: LayerGroup, column: int, role: int) -> Any:
         indices = self._order[group.first : group.first + group.count]
         if column == TENSOR.index:
             count = self._count(indices)
@@ -306,7 +314,7 @@ class LayersModel(QAbstractItemModel):
 
     def _health_of(self, indices: NDArray[np.intp], role: int) -> Any:
         healths = (self._layers[index].health for index in indices)
-        verdicts: set[Verdict] = {health.verdict for health in healths if health is not None}
+        verdicts: set[CheckVerdict] = {health.verdict for health in healths if health is not None}
         worst = next((verdict for verdict in WORST_FIRST if verdict in verdicts), None)
         if role == _Role.DecorationRole and worst in ALARMING:
             return icon(ALARMING[worst])
@@ -411,12 +419,12 @@ class LayersModel(QAbstractItemModel):
         return np.array(keys, dtype=np.float64)
 
 
-def _is_merged(layer: Layer) -> bool:
+def _is_merged(layer: LayerRow) -> bool:
     """Whether a method merges the tensor or an override names it, also one that excludes it."""
     return layer.row.disposition is Disposition.MERGED or layer.row.override is not None
 
 
-def _groups(blocks: list[int | None]) -> tuple[Group, ...]:
+def _groups(blocks: list[int | None]) -> tuple[LayerGroup, ...]:
     """A group for each run of rows with the same block, in model order."""
     ends = np.flatnonzero([a != b for a, b in pairwise(blocks)]) + 1
     if blocks:
@@ -432,5 +440,7 @@ def _groups(blocks: list[int | None]) -> tuple[Group, ...]:
             outside = "After the blocks"
         if not any(b is not None for b in blocks):
             outside = "All tensors"
-        groups.append(Group(outside if block is None else f"Block {block}", first, end - first))
+        groups.append(
+            LayerGroup(outside if block is None else f"Block {block}", first, end - first)
+        )
     return tuple(groups)

@@ -14,7 +14,7 @@ from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.formatting import human_bytes, number_text
 from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel, column_of
-from ace_gui.gui.state.known_scores import Figure, TaskFigures
+from ace_gui.gui.state.known_scores import ScoreFigure, TaskFigures
 from ace_gui.gui.text import plain, value_text
 
 
@@ -213,7 +213,7 @@ def score_text(value: float) -> str:
     return number_text(value, 4)
 
 
-def figure_words(figure: Figure) -> str:
+def figure_words(figure: ScoreFigure) -> str:
     """``0.807 ± 0.020``."""
     is_finite = math.isfinite(figure.value) and math.isfinite(figure.error)
     return score_text(figure.value) + (f" ± {score_text(figure.error)}" if is_finite else "")

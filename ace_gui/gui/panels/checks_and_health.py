@@ -11,7 +11,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QPushButton
 
 from ace_gui.engine.contract.health import LayerHealth
-from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.plan import EVERYTHING, Check, CheckVerdict
 from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.state.planned_layers import ACE, automatic_for
@@ -27,14 +27,21 @@ from ace_gui.gui.widgets.labels import (
     muted_label,
     plain_label,
 )
-from ace_gui.gui.widgets.layout import Column, Folding, across, clear_layout, down, scroll_area
+from ace_gui.gui.widgets.layout import (
+    Folding,
+    WrappedColumn,
+    across,
+    clear_layout,
+    down,
+    scroll_area,
+)
 from ace_gui.gui.widgets.lazy import Following
 
 VERDICTS: Final = {
-    Verdict.ERROR: ("Error", "error", "bad"),
-    Verdict.WARNING: ("Warning", "warning", "warn"),
-    Verdict.NOTE: ("Note", "info", "accent"),
-    Verdict.OK: ("Fine", "check", "secondary"),
+    CheckVerdict.ERROR: ("Error", "error", "bad"),
+    CheckVerdict.WARNING: ("Warning", "warning", "warn"),
+    CheckVerdict.NOTE: ("Note", "info", "accent"),
+    CheckVerdict.OK: ("Fine", "check", "secondary"),
 }
 """The word, icon and colour of each verdict."""
 _ICON: Final = 16  # px
@@ -72,7 +79,7 @@ class PreflightPanel(Following):
         return "These checks use headers and configs, and later also the tensors."
 
 
-class CheckList(Column):
+class CheckList(WrappedColumn):
     """A row for each check. ``chosen`` carries the subject whose name was clicked."""
 
     chosen = Signal(str)
@@ -162,7 +169,7 @@ class HealthPanel(Following):
         self.for_these = push_button("Use it for these layers", lambda: use(these()), tip=tip)
         tip = "Merge every layer with the automatic variant"
         self.for_all = push_button("Use it for all", lambda: use(None), tip=tip)
-        self.offer = Column()
+        self.offer = WrappedColumn()
         parts = (self.offered, 1), self.for_these, self.for_all
         self.offer.setLayout(across(*parts, margins=(0, 2, 0, 4)))
         head = down(self.summary, self._titles, self.offer, gap=2)

@@ -33,8 +33,8 @@ from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout import (
     GAP,
     BesideOrBelow,
-    Column,
     FlowLayout,
+    WrappedColumn,
     across,
     down,
     on_font_change,
@@ -329,7 +329,7 @@ class MergeChoices(QWidget):
 
     def _fill_methods(self) -> None:
         """Add a box for each variant of each method, and propose some."""
-        column = Column()
+        column = WrappedColumn()
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
         group = QButtonGroup(column, exclusive=False)

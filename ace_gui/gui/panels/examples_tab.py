@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QListView, QPushButton, QStyleOptionViewItem, QWidget
 
-from ace_gui.engine.contract.scored import LOSSES, ComparedExample, ExamplesCompared, Verdict
+from ace_gui.engine.contract.scored import LOSSES, AnswerVerdict, ComparedExample, ExamplesCompared
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.models.list_models import VALUE, expert_colour, item_of, show_values
 from ace_gui.gui.panels.job_page import (
@@ -57,9 +57,9 @@ from ace_gui.gui.widgets.layout import (
 from ace_gui.gui.widgets.lazy import Following
 
 VERDICTS: Final = {
-    Verdict.LOST: ("Lost", "The other model is right, and the merge is wrong"),
-    Verdict.GAINED: ("Gained", "The merge is right, and the other model is wrong"),
-    Verdict.BOTH_WRONG: ("Both wrong", "Neither is right"),
+    AnswerVerdict.LOST: ("Lost", "The other model is right, and the merge is wrong"),
+    AnswerVerdict.GAINED: ("Gained", "The merge is right, and the other model is wrong"),
+    AnswerVerdict.BOTH_WRONG: ("Both wrong", "Neither is right"),
 }
 """The title and tooltip of each verdict."""
 NOTHING: Final = (
@@ -176,7 +176,7 @@ class ExamplesTab(JobPage):
         for index, (button_verdict, (title, _)) in enumerate(VERDICTS.items()):
             self.verdict.set_title(index, f"{title} {counts[button_verdict]}")
         verdict = list(VERDICTS)[self.verdict.current]
-        self.list.cell.merge_is_wrong = verdict is not Verdict.GAINED
+        self.list.cell.merge_is_wrong = verdict is not AnswerVerdict.GAINED
         second_model = "base" if self.with_base else ""
         listed = [*chain(*listed_examples(self.session, tasks, verdict, second_model))]
         if self.list.show_examples(listed):
@@ -185,7 +185,7 @@ class ExamplesTab(JobPage):
         count = counts[verdict]
         part = f"The first {len(listed)} of {count} are shown." if len(listed) < count else ""
         counterpart = "base model" if self.with_base else "expert"
-        whose = counterpart if verdict is Verdict.GAINED else "merge"
+        whose = counterpart if verdict is AnswerVerdict.GAINED else "merge"
         losses = all(task.metric.value in LOSSES for task in tasks)
         rule = f"The true label, and the {whose}'s answer."
         self.note.setText(f"{part} {'Lost: the loss grew most.' if losses else rule}".lstrip())
@@ -244,8 +244,8 @@ _TEXTS: Final = 2  # rows, if examples are not pictures
 _TALL: Final = 56  # in text lines: in a lower window only the lost examples are shown
 _NOTHING: Final = "Examples that only one of expert and merge answers right."
 _RULES: Final = {
-    Verdict.LOST: "the true label, and what the merge answers",
-    Verdict.GAINED: "the true label, and what the expert answers",
+    AnswerVerdict.LOST: "the true label, and what the merge answers",
+    AnswerVerdict.GAINED: "the true label, and what the expert answers",
 }
 
 
@@ -279,7 +279,7 @@ class ExamplesStrip(Following):
         by_task = scores.examples(Path(store), with_base=False) if store else {}
         tall = self.window().height() >= _TALL * self.fontMetrics().height()
         for verdict, row in self.rows.items():
-            row.setVisible(bool(by_task) and (tall or verdict is Verdict.LOST))
+            row.setVisible(bool(by_task) and (tall or verdict is AnswerVerdict.LOST))
             row.show_examples(listed_examples(self._session, by_task.values(), verdict), by_task)
         self.all.setVisible(bool(by_task))
         self.note.setText("" if by_task else _NOTHING)
@@ -331,18 +331,18 @@ def are_pictures(listed: Sequence[ListedExample]) -> bool:
 class _Row(QWidget):
     """The examples of one verdict: as many as fit, from each task in turn."""
 
-    def __init__(self, verdict: Verdict, strip: QWidget) -> None:
+    def __init__(self, verdict: AnswerVerdict, strip: QWidget) -> None:
         super().__init__()
         self._verdict = verdict
         self._strip = strip
         self.title = plain_label(wrap=False)
         self.list = ExampleList(f"{VERDICTS[verdict][0]} examples")
-        self.list.cell.merge_is_wrong = verdict is Verdict.LOST
+        self.list.cell.merge_is_wrong = verdict is AnswerVerdict.LOST
         self.list.setSelectionMode(QListView.SelectionMode.NoSelection)
         never = Qt.ScrollBarPolicy.ScrollBarAlwaysOff
         self.list.setHorizontalScrollBarPolicy(never)
         self.list.setVerticalScrollBarPolicy(never)
-        self.heads = _Heads(self.list)
+        self.heads = _TaskHeadings(self.list)
         self.setLayout(down(self.title, self.heads, self.list, gap=0))
 
     def show_examples(
@@ -371,7 +371,7 @@ class _Row(QWidget):
         self.list.setFixedHeight(rows * height + 2 * self.list.frameWidth() + 2 if listed else 0)
 
 
-class _Heads(QWidget):
+class _TaskHeadings(QWidget):
     """Above the pictures of each task: its colour, its name, and the number of its examples."""
 
     def __init__(self, pictures: ExampleList) -> None:
@@ -410,7 +410,7 @@ class _Heads(QWidget):
 def listed_examples(
     session: Session,
     comparisons: Iterable[ExamplesCompared],
-    verdict: Verdict,
+    verdict: AnswerVerdict,
     other_name: str = "",
 ) -> list[list[ListedExample]]:
     """The examples of a verdict, by task. ``other_name``: the name of the other model."""

@@ -16,7 +16,7 @@ from ace_gui.engine.contract.health import BY_SCALE
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import shape_text
 from ace_gui.gui.control.operations import CovarianceOperation
-from ace_gui.gui.models.layer_columns import ABOVE_PLOTS, Layer
+from ace_gui.gui.models.layer_columns import ABOVE_PLOTS, LayerRow
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.checks_and_health import PreflightPanel
@@ -29,7 +29,7 @@ from ace_gui.gui.panels.layer_panels import (
     SubspacesPanel,
 )
 from ace_gui.gui.plots.one_layer_plots import ExpertMatrixPlot
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.state.planned_layers import uses_measured, with_measured
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case, shared_prefix, tooltip
@@ -139,7 +139,7 @@ class LayerHead(QWidget):
             self._pill.hide()
             self._figures.hide()
             return
-        layer = Layer(row, session, self._healths)
+        layer = LayerRow(row, session, self._healths)
         regime = layer.regime
         self._pill.setVisible(regime in (Regime.HETEROGENEOUS, BY_SCALE))
         self._pill.setText(regime)
@@ -322,7 +322,7 @@ class CovariancesPanel(SheetPanel):
         used = uses_measured(self.session.draft.inputs)
         progress = self.session.activity.progress
         text = self._measuring.error
-        if running and progress is not None and progress.state is State.COMPARING:
+        if running and progress is not None and progress.state is ActivityState.COMPARING:
             text = f"{sentence_case(progress.title)}: {progress.done} of {progress.total}"
         self.message.setText(text)
         self.button.action = self._missing()[1]

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QStyle, QStyledItemDelegate, QStyleO
 
 from ace_gui.formatting import counted
 from ace_gui.gui.models.figures_model import NONE
-from ace_gui.gui.models.layer_columns import FINE, Layer
+from ace_gui.gui.models.layer_columns import FINE, LayerRow
 from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE
 from ace_gui.gui.text import gamma_text
 from ace_gui.gui.theme import Face, current_theme, face, icon
@@ -146,7 +146,7 @@ class GammaCell(Cell):
         rect = cell.rect
         layer = cell.index.data(LAYER)
         spread = cell.index.data(RANGE)
-        has_gamma = isinstance(layer, Layer) and not isnan(layer.gamma)
+        has_gamma = isinstance(layer, LayerRow) and not isnan(layer.gamma)
         if not has_gamma and spread is None:
             cell.dash()
             return

@@ -17,7 +17,7 @@ from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.plots.frame.base_plot import Plot, PlotWithTable
 from ace_gui.gui.plots.frame.export_image import ask_for_picture
-from ace_gui.gui.plots.frame.spec import Curve
+from ace_gui.gui.plots.frame.spec import PlotCurve
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.plots.layers_plot import slot_of
 from ace_gui.gui.plots.one_layer_plots import (
@@ -175,7 +175,7 @@ class SpectraPanel(SheetPanel):
         return [curve.end for curve in curves], rows, [curve.colour for curve in curves]
 
 
-def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
+def figure_rows(curves: Sequence[PlotCurve]) -> list[FigureRow]:
     """The figures of each spectrum, with their definitions."""
     figures = [spectral_figures(curve.y) for curve in curves]
     top = leading(len(curves[0].y))

@@ -25,7 +25,7 @@ from ace_gui.gui.models.layer_columns import COLUMNS, GAMMA, REGIME, TENSOR, exp
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.layer_cells import CELLS, Cell, GammaCell, Index, RegimeCell
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.state.draft import by_family
 from ace_gui.gui.state.planned_layers import Rules, open_to_override, overridden, reset, rule_for
 from ace_gui.gui.state.session import Session
@@ -273,7 +273,7 @@ class LayersPanel(QWidget):
         return [self.model.name_at(row) for row in sorted(rows) if row >= 0]
 
     def menu(self) -> QMenu:
-        locked = self._session.activity.is_running(State.MERGING)
+        locked = self._session.activity.is_running(ActivityState.MERGING)
         if locked:
             names = []
         else:

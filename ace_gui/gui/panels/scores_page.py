@@ -20,8 +20,8 @@ from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.merge_plots import ScoreBarsPlot, ScoreGroup
-from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.known_scores import Figure, TaskFigures, experts_are_better, figures_of
+from ace_gui.gui.state.activity import ActivityState
+from ace_gui.gui.state.known_scores import ScoreFigure, TaskFigures, experts_are_better, figures_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.controls import push_button
@@ -163,7 +163,11 @@ class ScoresTab(JobPage):
     def _group(self, row: TaskFigures, *, shares: bool) -> ScoreGroup:
         bars = (row.base, row.merge, row.expert)
         if shares:
-            bars = (Figure(value=row.base_kept), Figure(value=row.kept), Figure(value=1.0))
+            bars = (
+                ScoreFigure(value=row.base_kept),
+                ScoreFigure(value=row.kept),
+                ScoreFigure(value=1.0),
+            )
         return ScoreGroup(
             title=row.title,
             bars=bars,
@@ -190,7 +194,12 @@ class EvaluateButton(RunButton):
         progress = self._session.activity.progress
         share = 0.0
         tip = "Evaluate base, experts and every finished merge"
-        if running and progress is not None and progress.state is State.SCORING and progress.total:
+        if (
+            running
+            and progress is not None
+            and progress.state is ActivityState.SCORING
+            and progress.total
+        ):
             share = progress.done / progress.total
             tip = progress.title
         self.show_job(running, self._scoring.obstacle, tip=tip, share=share)

@@ -266,7 +266,7 @@ _BY_FIELD: Final = {option.name: option for option in (_LABELS, _PROMPT, _SYSTEM
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Column(Option):
+class _RoleColumn(Option):
     """The column of the data that has a ``role``. ``given``: the columns of every role."""
 
     role: str
@@ -285,7 +285,7 @@ class _Column(Option):
         return replace(record, columns=columns)
 
 
-def _column(role: str, task: Task, described: TaskDescribed) -> _Column:
+def _column(role: str, task: Task, described: TaskDescribed) -> _RoleColumn:
     column = task.columns.get(role, ())
     names = described.columns.get(role) or ((column,) if isinstance(column, str) else tuple(column))
     values: dict[str, Any] = {plain(name): name for name in described.table_columns}
@@ -294,7 +294,7 @@ def _column(role: str, task: Task, described: TaskDescribed) -> _Column:
     if role in described.optional or not names:
         values = {_NOTHING: None, **values}
     label = sentence_case(role)
-    return _Column(
+    return _RoleColumn(
         name=f"column of {role}",
         label=label,
         values=values,

@@ -46,7 +46,7 @@ from ace_gui.gui.widgets.form import Form, ScientificSpinBox
 from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout import (
     GAP,
-    Column,
+    WrappedColumn,
     across,
     card,
     clear_layout,
@@ -108,7 +108,7 @@ class TuneTab(JobPage):
         on_font_change(self, lambda metrics: view.setMinimumHeight(_PLOT * metrics.height()))
         outcome = (self.result, self.figures, self.note, across(self.use, None))
         self._result = card(pane(down(*outcome, margins=MARGINS)))
-        right = Column()
+        right = WrappedColumn()
         right.setLayout(down((card(view), 1), self._result, gap=GAP))
         scroll = scroll_area("Parameters to tune", pane(column))
         results = scroll_area("Results", right, tabs=False)

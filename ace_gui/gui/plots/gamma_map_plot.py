@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QGraphicsRectItem
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.bars_and_cells import CellsPlot
-from ace_gui.gui.plots.frame.spec import Axis, Cells, Curve, PlotSpec
+from ace_gui.gui.plots.frame.spec import PlotAxis, PlotCells, PlotCurve, PlotSpec
 from ace_gui.gui.plots.gamma_plot import (
     EMPTY,
     LOWEST_LOG,
@@ -145,16 +145,16 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         return PlotSpec(
             title=text,
             curves=[crosses] * bool(unsure.size) + [dots] * has_tau,
-            x=Axis(names=[str(block) for block in self._blocks]),
-            y=Axis(names=self._labels),
-            cells=Cells(colours=colours),
+            x=PlotAxis(names=[str(block) for block in self._blocks]),
+            y=PlotAxis(names=self._labels),
+            cells=PlotCells(colours=colours),
             columns=self._table,
             description=f"{tau_text(self._tau)}: {text}. {self.caption.full_text}",
         )
 
-    def _symbols_at(self, layers: NDArray[np.intp], key: str, label: str, **look: Any) -> Curve:
+    def _symbols_at(self, layers: NDArray[np.intp], key: str, label: str, **look: Any) -> PlotCurve:
         """A symbol in the cell of each of these layers."""
-        return Curve(
+        return PlotCurve(
             key=key,
             label=label,
             x=self._column[layers].astype(np.float64),

@@ -18,7 +18,7 @@ from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.plots.frame.items import ThresholdLine
-from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
+from ace_gui.gui.plots.frame.spec import PlotAxis, PlotCurve, PlotSpec
 from ace_gui.gui.plots.layers_plot import LayerCurvesPlot, columns_extent, symbol_size
 from ace_gui.gui.theme import repetition
 from ace_gui.gui.widgets.controls import Choice
@@ -149,14 +149,14 @@ class GammaPlot(LayerCurvesPlot):
         return self.layers.roles
 
     @property
-    def across(self) -> Axis:
+    def across(self) -> PlotAxis:
         """The axis of all layers, with space for the pill of τ beside them."""
         low, high = columns_extent(len(self._names))
         width = self.canvas.getViewBox().width()
         pill = self.threshold.room
         if isfinite(self._tau) and width > _PILL_MOST * pill:
             low -= room_at_end(width, high - low, pill)
-        return Axis(low=low, high=high)
+        return PlotAxis(low=low, high=high)
 
     def fit(self) -> None:
         super().fit()
@@ -192,13 +192,13 @@ class GammaPlot(LayerCurvesPlot):
             title=text,
             curves=[*self._symbols_by_family(crossed), *self._chosen()],
             x=self.across,
-            y=Axis(title="γ", low=self._y_range[0], high=self._y_range[1], padding=0.08),
+            y=PlotAxis(title="γ", low=self._y_range[0], high=self._y_range[1], padding=0.08),
             columns=self._columns,
             logarithmic_choice=True,
             description=f"{tau_text(self._tau)}: {text}. {self.caption.full_text}",
         )
 
-    def _symbols_by_family(self, crossed: NDArray[np.bool_]) -> Iterator[Curve]:
+    def _symbols_by_family(self, crossed: NDArray[np.bool_]) -> Iterator[PlotCurve]:
         """The crosses, then the symbols of each family. Filled ones share a legend entry."""
         gamma = self.layers.gamma_L
         tau_L = self._tau_L
@@ -221,11 +221,13 @@ class GammaPlot(LayerCurvesPlot):
         look = {"symbol": "s", "colour": "accent", "in_legend": self._has_tau}
         yield self._symbols_of("filled", "heterogeneous: γ > τ", np.zeros_like(crossed), **look)
 
-    def _symbols_of(self, key: str, label: str, chosen: NDArray[np.bool_], **look: Any) -> Curve:
+    def _symbols_of(
+        self, key: str, label: str, chosen: NDArray[np.bool_], **look: Any
+    ) -> PlotCurve:
         x = self._x[chosen]
         y = self._clipped()[chosen]
         indices = np.flatnonzero(chosen).tolist()
-        return Curve(key=key, label=label, x=x, y=y, width=0, indices=indices, **look)
+        return PlotCurve(key=key, label=label, x=x, y=y, width=0, indices=indices, **look)
 
     def _summary(self, with_gamma: int, above: int, crossed: int) -> str:
         count = len(self._names)
@@ -305,7 +307,7 @@ class GammaPlot(LayerCurvesPlot):
     def _draw_selection(self) -> None:
         self._show_caption()
 
-    def _chosen(self) -> Iterator[Curve]:
+    def _chosen(self) -> Iterator[PlotCurve]:
         """A halo around the selected layer with its name and γ, and a line through its role."""
         index = self._selected
         if index is None or np.isnan(self.layers.gamma_L[index]):
@@ -328,7 +330,7 @@ class GammaPlot(LayerCurvesPlot):
             look: dict[str, Any] = {"colour": "accent 96", "in_legend": False}
             x = self._x[same_role]
             y = self._clipped()[same_role]
-            yield Curve(key="path", label="", x=x, y=y, width=1.4, **look)
+            yield PlotCurve(key="path", label="", x=x, y=y, width=1.4, **look)
 
     def _regime(self, index: int) -> str:
         gamma = self.layers.gamma_L[index]
@@ -459,7 +461,7 @@ class EnergiesAlongPlot(LayerCurvesPlot):
         for expert, y in zip(self._colours, energies.T, strict=True):
             colour = self._colours[expert]
             curves.append(
-                Curve(
+                PlotCurve(
                     key=expert,
                     label=expert,
                     x=np.arange(len(y), dtype=np.float64),
@@ -477,7 +479,7 @@ class EnergiesAlongPlot(LayerCurvesPlot):
             title=f"{experts} in {counted(self._indices.size, 'matrix', 'matrices')}",
             curves=curves,
             x=replace(self.across, title="layer, input → output (numbers: block)"),
-            y=Axis(
+            y=PlotAxis(
                 title="energy ‖ΔW‖²", low=None if self.log_box.isChecked() else 0.0, padding=0.08
             ),
             columns=self._columns,

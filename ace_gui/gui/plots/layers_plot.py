@@ -24,7 +24,7 @@ from ace_gui.gui.models.layer_figures import LayerFigures
 from ace_gui.gui.plots.frame.canvas import BlockAxis, Span, block_spans
 from ace_gui.gui.plots.frame.export_image import ask_for_picture
 from ace_gui.gui.plots.frame.items import Bands
-from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
+from ace_gui.gui.plots.frame.spec import PlotAxis, PlotCurve, PlotMark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import BlockGrid, SpecPlot
 
 _NEAR: Final = 12.0  # px from the middle of a column
@@ -208,9 +208,11 @@ class LayerCurvesPlot(LayersPlot):
             title=f"Block {number}",
             sentence="",
             curves=curves,
-            x=Axis(low=-0.5, high=high - low - 0.5, names=self.short_names[ceil(low) : ceil(high)]),
+            x=PlotAxis(
+                low=-0.5, high=high - low - 0.5, names=self.short_names[ceil(low) : ceil(high)]
+            ),
             y=replace(spec.y, low=down, high=up, padding=0.0),
-            marks=[Mark(value=level) for level in self.levels],
+            marks=[PlotMark(value=level) for level in self.levels],
         )
 
     @property
@@ -225,9 +227,9 @@ class LayerCurvesPlot(LayersPlot):
         self._bands.spans = [span for span, _ in self._spans][::2]
 
     @property
-    def across(self) -> Axis:
+    def across(self) -> PlotAxis:
         low, high = columns_extent(len(self._names))
-        return Axis(low=low, high=high)
+        return PlotAxis(low=low, high=high)
 
     def _draw(self) -> None:
         super()._draw()
@@ -291,7 +293,7 @@ _CHANGE_TIP: Final = "‖B − A‖ over ‖A‖, Frobenius norms"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Differences:
+class LayerDifferences:
     """One relative difference per name."""
 
     names: tuple[str, ...]
@@ -310,12 +312,12 @@ class Differences:
     """Between the changes of two merges; None for two models."""
 
 
-_NONE: Final = Differences(
+_NONE: Final = LayerDifferences(
     names=(), blocks=(), relative=np.zeros(0), tip="", columns=tuple, title=""
 )
 
 
-def of_merges(names: Sequence[str], differences: Mapping[str, LayerDifference]) -> Differences:
+def of_merges(names: Sequence[str], differences: Mapping[str, LayerDifference]) -> LayerDifferences:
     """The differences of two merges in those layers of ``names`` where they are known."""
     measured = [differences[name] for name in names if name in differences]
 
@@ -330,7 +332,7 @@ def of_merges(names: Sequence[str], differences: Mapping[str, LayerDifference]) 
             FigureColumn(title, np.array(values), tip) for title, (values, tip) in figures.items()
         )
 
-    return Differences(
+    return LayerDifferences(
         names=tuple(d.name for d in measured),
         blocks=tuple(block_of(d.name) for d in measured),
         relative=np.array([relative(d) for d in measured]),
@@ -341,7 +343,7 @@ def of_merges(names: Sequence[str], differences: Mapping[str, LayerDifference]) 
     )
 
 
-def of_models(diff: ModelDiff, by: str) -> Differences:
+def of_models(diff: ModelDiff, by: str) -> LayerDifferences:
     """Differences of two models by ``tensor``, ``block`` or ``role``, as in ``ace-gui diff``."""
     lines: Mapping[str, Sequence[TensorChange | GroupChange]] = {
         "tensor": diff.tensors,
@@ -362,7 +364,7 @@ def of_models(diff: ModelDiff, by: str) -> Differences:
         )
 
     total = diff.total.relative
-    return Differences(
+    return LayerDifferences(
         names=tuple(row.name for row in rows),
         blocks=tuple(getattr(row, "block", None) for row in rows),
         relative=np.array([np.nan if row.relative is None else row.relative for row in rows]),
@@ -388,7 +390,7 @@ class DifferencePlot(LayerCurvesPlot):
         self.empty = empty
         super().__init__()
 
-    def show_differences(self, differences: Differences) -> None:
+    def show_differences(self, differences: LayerDifferences) -> None:
         same_names = differences.names == self._names
         self.set_columns(differences.names, differences.blocks)
         self._differences = differences
@@ -402,7 +404,7 @@ class DifferencePlot(LayerCurvesPlot):
     def _spec(self) -> PlotSpec:
         relative_L = self._differences.relative
         floor = float(np.nanmin(relative_L[relative_L > 0], initial=1.0))
-        points = Curve(
+        points = PlotCurve(
             key="difference",
             label="difference",
             x=np.arange(len(self._names), dtype=np.float64),
@@ -419,7 +421,7 @@ class DifferencePlot(LayerCurvesPlot):
             title=self._differences.title,
             curves=[points],
             x=self.across,
-            y=Axis(title=RELATIVE, low=None if logarithmic else 0.0, padding=0.08),
+            y=PlotAxis(title=RELATIVE, low=None if logarithmic else 0.0, padding=0.08),
             columns=self._columns,
             logarithmic_choice=True,
         )

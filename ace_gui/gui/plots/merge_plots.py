@@ -17,9 +17,9 @@ from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.scores_models import figure_words, score_text
 from ace_gui.gui.plots.frame.bars_and_cells import BarsPlot
-from ace_gui.gui.plots.frame.spec import Axis, Bar, Curve, Mark, PlotSpec
+from ace_gui.gui.plots.frame.spec import PlotAxis, PlotBar, PlotCurve, PlotMark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
-from ace_gui.gui.state.known_scores import Figure
+from ace_gui.gui.state.known_scores import ScoreFigure
 from ace_gui.gui.text import sentence_case, value_text
 from ace_gui.gui.widgets.controls import Choice
 
@@ -53,7 +53,7 @@ class MergeBars(BarsPlot):
             PlotSpec(
                 title=figure,
                 bars=[
-                    Bar(
+                    PlotBar(
                         group=index,
                         value=point.x,
                         text=f"{point.x:.3g}",
@@ -62,7 +62,7 @@ class MergeBars(BarsPlot):
                     )
                     for index, point in enumerate(points)
                 ],
-                y=Axis(names=[point.title for point in points]),
+                y=PlotAxis(names=[point.title for point in points]),
                 words=words.__getitem__,
                 columns=lambda: _merge_columns(points, figure)[:2],
                 description=f"{figure}: {', '.join(words)}",
@@ -91,7 +91,7 @@ class MergeScatter(SpecPlot):
         else:
             title = f"{figure} against norm"
         room = max(values) + 0.3 * max(max(values) - min(values), 0.1)  # for the names
-        x = Axis(
+        x = PlotAxis(
             title=parameter or "norm of the change / experts' mean",
             logarithmic=wide,
             high=None if parameter else room,
@@ -102,7 +102,7 @@ class MergeScatter(SpecPlot):
                 title=title,
                 curves=[*_points(points, joined=bool(parameter))],
                 x=x,
-                y=Axis(title=figure, padding=0.12),
+                y=PlotAxis(title=figure, padding=0.12),
                 columns=lambda: _merge_columns(points, parameter or "norm", figure),
                 description=f"{title}: {described}",
             )
@@ -143,8 +143,8 @@ class TuneCurvePlot(SpecPlot):
             PlotSpec(
                 title=f"Score by {label}",
                 curves=[*_points(shown_points, texts, joined=len(scored[0].parameters) == 1)],
-                x=Axis(title=label, logarithmic=logarithmic, padding=0.06),
-                y=Axis(title="score on the half used for the search", padding=0.12),
+                x=PlotAxis(title=label, logarithmic=logarithmic, padding=0.06),
+                y=PlotAxis(title="score on the half used for the search", padding=0.12),
                 columns=lambda: _tune_columns(scored),
                 description="; ".join(texts),
             )
@@ -153,7 +153,7 @@ class TuneCurvePlot(SpecPlot):
 
 def _points(
     points: Sequence[MergePoint], texts: Sequence[str] = (), *, joined: bool
-) -> Iterator[Curve]:
+) -> Iterator[PlotCurve]:
     """The current merge, then the others, with names, or ``joined`` along a parameter.
 
     ``texts``: the words for each merge instead of its figures.
@@ -161,7 +161,7 @@ def _points(
     words = texts or [f"{p.title}: {p.y:.3g} at {p.x:.3g}" for p in points]
     for current in (True, False):
         chosen = [(index, point) for index, point in enumerate(points) if point.current == current]
-        yield Curve(
+        yield PlotCurve(
             key="current" if current else "others",
             label="",
             x=np.array([point.x for _, point in chosen]),
@@ -182,7 +182,7 @@ def _points(
         x = np.array([p.x for p in order])
         y = np.array([p.y for p in order])
         look: dict[str, Any] = {"colour": "merged", "width": 1.8, "in_legend": False}
-        yield Curve(key="curve", label="", x=x, y=y, **look)
+        yield PlotCurve(key="curve", label="", x=x, y=y, **look)
 
 
 def _merge_columns(
@@ -219,7 +219,7 @@ class ScoreGroup:
     """The bars of one task, or of the mean. ``colour``: the expert's, "" for the mean."""
 
     title: str
-    bars: tuple[Figure, Figure, Figure]
+    bars: tuple[ScoreFigure, ScoreFigure, ScoreFigure]
     colour: str = ""
     is_mean: bool = False
 
@@ -254,7 +254,7 @@ class ScoreBarsPlot(BarsPlot):
                     for series, bar in enumerate(group.bars)
                     if _is_known(bar)
                 ],
-                x=Axis(names=[group.title for group in groups]),
+                x=PlotAxis(names=[group.title for group in groups]),
                 strong_groups=[n for n, group in enumerate(groups) if group.is_mean],
                 bar_width=_WIDTH,
                 words=words,
@@ -264,9 +264,9 @@ class ScoreBarsPlot(BarsPlot):
         )
 
 
-def _bar(index: int, series: int, group: ScoreGroup) -> Bar:
+def _bar(index: int, series: int, group: ScoreGroup) -> PlotBar:
     figure = group.bars[series]
-    return Bar(
+    return PlotBar(
         group=index,
         value=figure.value,
         text=score_text(figure.value).removeprefix("0"),
@@ -278,14 +278,14 @@ def _bar(index: int, series: int, group: ScoreGroup) -> Bar:
     )
 
 
-def _legend() -> list[Curve]:
+def _legend() -> list[PlotCurve]:
     entries = (
         ("base", "base", "base"),
         ("merge", "merged", "merged"),
         ("expert", "its expert, in colour", "axis"),
     )
     return [
-        Curve(key=k, label=label, y=np.zeros(0), colour=c, symbol="s", filled=k == "merge")
+        PlotCurve(key=k, label=label, y=np.zeros(0), colour=c, symbol="s", filled=k == "merge")
         for k, label, c in entries
     ]
 
@@ -301,7 +301,7 @@ def _score_columns(groups: Sequence[ScoreGroup], names: Sequence[str]) -> list[F
     return columns
 
 
-def _is_known(bar: Figure) -> bool:
+def _is_known(bar: ScoreFigure) -> bool:
     return math.isfinite(bar.value)
 
 
@@ -350,14 +350,14 @@ class LearningPlot(SpecPlot):
             drawn = {name: running_mean(y) for name, y in loss.items()} if by_task else figure
             look = {name: colours.get(name, "merged") for name in drawn}
             curves = [
-                Curve(key=name, label=name, y=y, colour=look[name], width=1.8, end=name)
+                PlotCurve(key=name, label=name, y=y, colour=look[name], width=1.8, end=name)
                 for name, y in drawn.items()
             ]
             return PlotSpec(
                 title="Loss of every task" if by_task else sentence_case(curve),
                 curves=curves,
-                x=Axis(title="step", low=1.0, padding=0.01),
-                y=Axis(title="loss" if by_task else curve, padding=0.08),
+                x=PlotAxis(title="step", low=1.0, padding=0.01),
+                y=PlotAxis(title="loss" if by_task else curve, padding=0.08),
                 columns=lambda: _step_columns(loss, figure, curve),
                 position=lambda x: f"step {x:.0f}",
                 description="; ".join(map(_last, curves)),
@@ -383,7 +383,7 @@ def _step_columns(losses: _Arrays, figures: _Arrays, curve: str) -> list[FigureC
     ]
 
 
-def _last(curve: Curve) -> str:
+def _last(curve: PlotCurve) -> str:
     """The last value of a curve as text."""
     if not len(curve.y):
         return curve.label
@@ -415,15 +415,15 @@ class KeptEnergyPlot(SpecPlot):
         shares = np.array(by_rank.shares)
         matrices = counted(by_rank.matrices, "matrix", "matrices")
         if rank is None:
-            mark = Mark(value=energy or 0.0, label=f"{energy:.1%} of each matrix", share=0.7)
+            mark = PlotMark(value=energy or 0.0, label=f"{energy:.1%} of each matrix", share=0.7)
             choice = f"each matrix gets the rank that keeps {energy:.1%}"
         else:
             end = min(rank, len(shares))
             share_text = f"{shares[end - 1]:.1%}"
-            mark = Mark(value=end, label=f"rank {rank}: {share_text}", upright=True, share=0.08)
+            mark = PlotMark(value=end, label=f"rank {rank}: {share_text}", upright=True, share=0.08)
             choice = f"rank {rank} keeps {share_text}"
 
-        curve = Curve(
+        curve = PlotCurve(
             key="kept",
             label="kept",
             y=shares,
@@ -438,8 +438,8 @@ class KeptEnergyPlot(SpecPlot):
                 title="Share of the change kept",
                 sentence=f"Mean of {matrices}: {choice}.",
                 curves=[curve],
-                x=Axis(title="rank", low=1.0, padding=0.01),
-                y=Axis(title="share of energy", low=0.0, high=1.05),
+                x=PlotAxis(title="rank", low=1.0, padding=0.01),
+                y=PlotAxis(title="share of energy", low=0.0, high=1.05),
                 marks=[mark],
                 columns=lambda: [
                     FigureColumn("rank", np.arange(1, len(shares) + 1)),

@@ -19,7 +19,7 @@ from ace_gui.engine.contract.findings import LayerDistribution, LayerSubspaces
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.bars_and_cells import BarsPlot, CellsPlot
-from ace_gui.gui.plots.frame.spec import Axis, Bar, Cells, Curve, PlotSpec
+from ace_gui.gui.plots.frame.spec import PlotAxis, PlotBar, PlotCells, PlotCurve, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.theme import Tokens
 
@@ -48,7 +48,7 @@ class EnergiesPlot(BarsPlot):
                 title=name,
                 sentence=_spread(energies),
                 bars=[
-                    Bar(
+                    PlotBar(
                         group=row,
                         value=energy,
                         text=words[row] if energy else "0, unchanged",
@@ -56,9 +56,9 @@ class EnergiesPlot(BarsPlot):
                     )
                     for row, (expert, energy) in enumerate(energies.items())
                 ],
-                y=Axis(names=names),
+                y=PlotAxis(names=names),
                 words=lambda row: f"{names[row]}: ‖ΔW‖² = {number_text(energies[names[row]], 4)}",
-                x=Axis(title="energy ‖ΔW‖²", logarithmic=self.log_box.isChecked()),
+                x=PlotAxis(title="energy ‖ΔW‖²", logarithmic=self.log_box.isChecked()),
                 columns=lambda: _energy_columns(energies),
                 logarithmic_choice=True,
                 description=f"{name}: "
@@ -121,7 +121,7 @@ class HistogramPlot(SpecPlot):
 
         def spec() -> PlotSpec:
             colours = {name: expert_colours.get(name, "text2") for name in distribution.counts}
-            dashed = Curve(
+            dashed = PlotCurve(
                 key=GAUSSIAN,
                 label=GAUSSIAN,
                 y=np.zeros(0),
@@ -137,8 +137,8 @@ class HistogramPlot(SpecPlot):
                 title=distribution.name,
                 sentence=_outside_text(distribution),
                 curves=[*_steps(distribution, colours), dashed, *_gaussians(distribution, colours)],
-                x=Axis(title="entry of ΔW", low=low, high=high),
-                y=Axis(title="entries in a bin", low=lowest, padding=0.03),
+                x=PlotAxis(title="entry of ΔW", low=low, high=high),
+                y=PlotAxis(title="entries in a bin", low=lowest, padding=0.03),
                 columns=lambda: _histogram_columns(distribution),
                 logarithmic_choice=True,
                 position=lambda x: f"around {x:.3g}".replace("-", "−"),
@@ -147,7 +147,7 @@ class HistogramPlot(SpecPlot):
         self.present(spec, distribution, dict(expert_colours))
 
 
-def _steps(distribution: LayerDistribution, colours: Mapping[str, str]) -> Iterator[Curve]:
+def _steps(distribution: LayerDistribution, colours: Mapping[str, str]) -> Iterator[PlotCurve]:
     corners = np.repeat(distribution.edges, 2)[1:-1]
     for name, colour in colours.items():
         y = np.repeat(distribution.counts[name].astype(np.float64), 2)
@@ -155,17 +155,17 @@ def _steps(distribution: LayerDistribution, colours: Mapping[str, str]) -> Itera
         def words(index: int, counts: np.ndarray = y) -> str:
             return counted(int(counts[index]), "%n entry", "%n entries")
 
-        yield Curve(
+        yield PlotCurve(
             key=_key(name), label=name, x=corners, y=y, colour=colour, floor=_LEAST, words=words
         )
 
 
-def _gaussians(distribution: LayerDistribution, colours: Mapping[str, str]) -> Iterator[Curve]:
+def _gaussians(distribution: LayerDistribution, colours: Mapping[str, str]) -> Iterator[PlotCurve]:
     middles = (distribution.edges[:-1] + distribution.edges[1:]) / 2
     for name, colour in colours.items():
         total = int(distribution.counts[name].sum()) + distribution.outside[name]
         moments = distribution.means[name], distribution.deviations[name]
-        yield Curve(
+        yield PlotCurve(
             key=f"{GAUSSIAN} {name}",
             label="",
             x=middles,
@@ -271,7 +271,7 @@ class AlignmentPlot(SpecPlot):
                 title=subspaces.name,
                 sentence=_kept_text(alignment_left),
                 curves=[
-                    Curve(
+                    PlotCurve(
                         key=side,
                         label=_LABELS[side],
                         y=cosines_K,
@@ -281,8 +281,8 @@ class AlignmentPlot(SpecPlot):
                     )
                     for side, cosines_K in values.items()
                 ],
-                x=Axis(title="index i of the singular vector", low=1.0),
-                y=Axis(title="|cos(before, after)|", low=0.0, high=1.0, padding=0.03),
+                x=PlotAxis(title="index i of the singular vector", low=1.0),
+                y=PlotAxis(title="|cos(before, after)|", low=0.0, high=1.0, padding=0.03),
                 columns=lambda: columns,
                 position=lambda x: f"i = {x:.0f}",
             )
@@ -343,9 +343,9 @@ class ExpertMatrixPlot(CellsPlot):
             lambda: PlotSpec(
                 title=title,
                 sentence=sentence,
-                x=Axis(names=names),
-                y=Axis(names=names),
-                cells=Cells(
+                x=PlotAxis(names=names),
+                y=PlotAxis(names=names),
+                cells=PlotCells(
                     colours=_colours(values_TT, self.theme, idle=not directed),
                     texts=[[pair_text(float(value)) for value in row] for row in values_TT],
                     words=words,

@@ -23,7 +23,7 @@ from ace_gui.engine.contract.matrix_figures import (
 )
 from ace_gui.formatting import counted, number_text, power_of_ten
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
+from ace_gui.gui.plots.frame.spec import PlotAxis, PlotCurve, PlotMark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import BlockGrid, SpecPlot
 from ace_gui.gui.plots.layers_plot import block_of
 from ace_gui.gui.theme import repetition
@@ -52,7 +52,7 @@ def spec_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> Plo
         change = f"refinement changed the first {count} of {len(spectrum.merged)} values"
     elif _is_refined(spectrum) is False:
         change = "no refinement" + ", before = after" * (spectrum.unshaped is None)
-    mark = Mark(value=count + 0.5, label=f"refined: first {count}", upright=True, share=0.93)
+    mark = PlotMark(value=count + 0.5, label=f"refined: first {count}", upright=True, share=0.93)
     return PlotSpec(
         title=spectrum.name,
         sentence=": ".join(filter(None, ("" if regime is None else regime.value, change))),
@@ -61,16 +61,16 @@ def spec_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> Plo
     )
 
 
-def _curve_of(key: str, label: str, values: NDArray[np.float64], **look: Any) -> Curve:
+def _curve_of(key: str, label: str, values: NDArray[np.float64], **look: Any) -> PlotCurve:
     """The curve of a spectrum. Experts' curves are the first to lose the names at their ends."""
     strong = not key.startswith("expert")
     end = _SHORT.get(label.rpartition(", ")[2], label)
-    return Curve(key=key, label=label, y=values, end=end, strong=strong, **look)
+    return PlotCurve(key=key, label=label, y=values, end=end, strong=strong, **look)
 
 
 def _merge_curves(
     spectrum: LayerSpectrum, *, label: str = "", colour: str = "", width: float = 2.2
-) -> list[Curve]:
+) -> list[PlotCurve]:
     """The merged delta, with W_pre dashed if refinement changed it, and with the method's result
     dotted if the recipe changed its singular values. Keys start with ``label``.
 
@@ -114,7 +114,7 @@ def _coincide(one_values: NDArray[np.float64], other_values: NDArray[np.float64]
 
 def _expert_curves(
     spectra: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str]
-) -> tuple[Curve, ...]:
+) -> tuple[PlotCurve, ...]:
     """The curves of the experts' task vectors."""
     curves = []
     for name, values in spectra.experts.items():
@@ -289,7 +289,7 @@ class SpectrumPlot(SpecPlot):
         self._spectra = None
         super().clear(message)
 
-    def curves(self) -> Sequence[Curve]:
+    def curves(self) -> Sequence[PlotCurve]:
         """The drawn spectra, the merge first; empty for a message."""
         if self._spectra is None:
             return ()
@@ -316,15 +316,15 @@ class SpectrumPlot(SpecPlot):
             floor=power_of_ten(_FLOOR_EXPONENT),
         )
         marks = [
-            Mark(value=mark, label=f"{100 * mark:.0f} %", share=0.55 + 0.17 * index)
+            PlotMark(value=mark, label=f"{100 * mark:.0f} %", share=0.55 + 0.17 * index)
             for index, mark in enumerate(MARKS)
         ]
         return replace(
             spectra,
             sentence=" · ".join(filter(None, (spectra.sentence, remark if cut else ""))),
             curves=[*_reached(spectra.curves, curves), *curves] if share else curves,
-            x=Axis(title="index i", low=1.0, high=float(max(last, 2))),
-            y=Axis(
+            x=PlotAxis(title="index i", low=1.0, high=float(max(last, 2))),
+            y=PlotAxis(
                 title=quantity.value[2],
                 low=None if logarithmic else 0.0,
                 padding=0.04,
@@ -337,7 +337,7 @@ class SpectrumPlot(SpecPlot):
         )
 
 
-def _last_shown(spectrum: Curve) -> int:
+def _last_shown(spectrum: PlotCurve) -> int:
     """The last index from 1 whose singular value is more than a rounding error."""
     visible = np.flatnonzero(spectrum.y > 10.0**_FLOOR_EXPONENT * spectrum.y.max(initial=0.0))
     if visible.size:
@@ -345,7 +345,7 @@ def _last_shown(spectrum: Curve) -> int:
     return 1
 
 
-def _count_cut(curve: Curve, last: int, *, floor: bool) -> int:
+def _count_cut(curve: PlotCurve, last: int, *, floor: bool) -> int:
     """How many values are beyond the last index, or below the floor if the axis has one."""
     is_cut = np.arange(1, len(curve.y) + 1) > last
     if floor:
@@ -353,7 +353,7 @@ def _count_cut(curve: Curve, last: int, *, floor: bool) -> int:
     return int(is_cut.sum())
 
 
-def _curve_in(spectrum: Curve, quantity: Quantity) -> Curve:
+def _curve_in(spectrum: PlotCurve, quantity: Quantity) -> PlotCurve:
     """The curve of ``quantity``. A spectrum of zeros stays zero, or is NaN as a share of energy."""
     values = spectrum.y
     if quantity is Quantity.ENERGY:
@@ -370,7 +370,7 @@ def _curve_in(spectrum: Curve, quantity: Quantity) -> Curve:
     return replace(spectrum, y=values, floor=floor, words=words)
 
 
-def _reached(spectra: Sequence[Curve], curves: list[Curve]) -> list[Curve]:
+def _reached(spectra: Sequence[PlotCurve], curves: list[PlotCurve]) -> list[PlotCurve]:
     """The dots where a merge reaches each share of ``MARKS``."""
     dots = []
     for spectrum, curve in zip(spectra, curves, strict=True):
@@ -378,7 +378,7 @@ def _reached(spectra: Sequence[Curve], curves: list[Curve]) -> list[Curve]:
             reached = [directions_for(spectrum.y, share) for share in MARKS]
             x = np.array([index for index in reached if index], dtype=np.int64)
             dots.append(
-                Curve(
+                PlotCurve(
                     key=f"{curve.key}: reached",
                     label="",
                     x=x.astype(np.float64),
@@ -394,7 +394,7 @@ def _reached(spectra: Sequence[Curve], curves: list[Curve]) -> list[Curve]:
     return dots
 
 
-def _columns(spectra: Sequence[Curve], least: int = 0) -> tuple[FigureColumn, ...]:
+def _columns(spectra: Sequence[PlotCurve], least: int = 0) -> tuple[FigureColumn, ...]:
     """One row per index, at least ``least`` rows; NaN beyond the end of a spectrum."""
     count = max((len(spectrum.y) for spectrum in spectra), default=0)
     count = max(count, least)

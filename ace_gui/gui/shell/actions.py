@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QMenuBar, QWidge
 from ace_gui.engine.contract.events import DeviceInfo
 from ace_gui.formatting import counted
 from ace_gui.gui.control.merge_operation import MergeOperation
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.state.session import CLUSTER, NO_EXPERT, NO_MODEL, STILL_READ, WAIT, Session
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import icon
@@ -68,7 +68,7 @@ def _nothing_runs(session: Session) -> str:
 
 
 def _nothing_opens(session: Session) -> str:
-    return "" if session.activity.is_running(State.PLANNING) else "Nothing is being opened."
+    return "" if session.activity.is_running(ActivityState.PLANNING) else "Nothing is being opened."
 
 
 def _starting(session: Session) -> str:

@@ -19,8 +19,8 @@ from ace_gui.gui.control.what_if import Forecasting, WhatIf
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.panels.welcome_page import WelcomePanel
 from ace_gui.gui.shell.actions import Actions, Menus
-from ace_gui.gui.shell.window_frame import Header
-from ace_gui.gui.state.history import History
+from ace_gui.gui.shell.window_frame import WindowHeader
+from ace_gui.gui.state.history import UndoHistory
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 
@@ -29,7 +29,7 @@ class Window(QMainWindow):
     """The modules of the parts without a type here import this one."""
 
     actions_: Actions
-    header: Header
+    header: WindowHeader
     menus: Menus
     notice: Notice
     welcome: WelcomePanel
@@ -52,7 +52,7 @@ class Window(QMainWindow):
         self.comparison = MethodComparison(engine, runs)
         self.two_models = Operation(engine)
         self.figure = FigureOperation(engine)
-        self.history = History(session.draft, self)
+        self.history = UndoHistory(session.draft, self)
         self.sessions = Sessions(session)
         self.queries = LayerQueries(engine)
         self.what_if = WhatIf(engine)

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMessageBox, QWidget
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.control.engine_client import RunningJob
 from ace_gui.gui.shell.base_window import Window
-from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.activity import ActivityState, MergeRun
 from ace_gui.gui.widgets.file_dialogs import show_once
 from ace_gui.recipe import Override, recommended
 
@@ -133,7 +133,7 @@ class Dialogs:
 
     def ask_before_closing(self, close: Callable[[], object]) -> None:
         """Ask whether to stop a merge or an export, unless the question is already shown."""
-        if self._session.activity.is_running(State.EXPORTING):
+        if self._session.activity.is_running(ActivityState.EXPORTING):
             text = "An export is running."
             details = ""
             keep = "&Keep exporting"

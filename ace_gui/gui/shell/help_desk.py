@@ -23,7 +23,7 @@ from ace_gui.gui.dialogs.command_palette import Command
 from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.base_window import Window
 from ace_gui.gui.shell.window_frame import WORKSPACES, Space
-from ace_gui.gui.state.activity import Source
+from ace_gui.gui.state.activity import LogSource
 from ace_gui.gui.state.session import NO_MODEL, Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.widgets.file_dialogs import show_once
@@ -127,7 +127,7 @@ class HelpDesk:
         """Add the window's message to the log."""
         notice = self._window.notice
         details = notice.details.toPlainText()
-        self._session.log.add(notice.level, Source.WINDOW, notice.message_text, details)
+        self._session.log.add(notice.level, LogSource.WINDOW, notice.message_text, details)
 
 
 _NATIVE = QKeySequence.SequenceFormat.NativeText

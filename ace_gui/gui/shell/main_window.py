@@ -28,8 +28,8 @@ from ace_gui.gui.shell.dialogs import Dialogs
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.messages import LongWork, MergeNews, Questions, Toast
 from ace_gui.gui.shell.projects import Opener, Project, RecentProjects, local_paths
-from ace_gui.gui.shell.window_frame import Footer, Header, PrimaryArea
-from ace_gui.gui.state.activity import Level, State
+from ace_gui.gui.shell.window_frame import Footer, PrimaryArea, WindowHeader
+from ace_gui.gui.state.activity import ActivityState, Level
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import icon, set_font_scale
@@ -43,7 +43,13 @@ if TYPE_CHECKING:  # the workspace imports the plots, which the empty window doe
 
 _SIZE: Final = (1440, 900)
 _FRAME: Final = QSize(16, 48)  # px that a window manager may draw around it
-_BEGUN: Final = (State.MERGING, State.SCORING, State.TUNING, State.COMPARING, State.REPORTING)
+_BEGUN: Final = (
+    ActivityState.MERGING,
+    ActivityState.SCORING,
+    ActivityState.TUNING,
+    ActivityState.COMPARING,
+    ActivityState.REPORTING,
+)
 """Work that a person starts."""
 
 
@@ -59,7 +65,7 @@ class MainWindow(Window):
         self.long_work = LongWork(self)
         self.dialogs = Dialogs(self)
         self.actions_ = Actions(self, self.history.stack)
-        self.header = Header(PrimaryArea(self.session, self.actions_))
+        self.header = WindowHeader(PrimaryArea(self.session, self.actions_))
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
         self.notice = Notice(self, floats=True)
         self.questions = Questions(self)
@@ -77,7 +83,7 @@ class MainWindow(Window):
         self._making = self._make_workspace()
         self._preparing, self._restyling, self._enlarging = (IdleQueue(self) for _ in range(3))
         self._closing = False
-        self._begun: frozenset[State] = frozenset()
+        self._begun: frozenset[ActivityState] = frozenset()
         self._plan: Plan | None = None  # the latest plan whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
@@ -262,8 +268,8 @@ class MainWindow(Window):
     def _show_page(self) -> None:
         loaded = self.session.draft.inputs.base is not None
         activity = self.session.activity
-        opening = activity.is_running(State.PLANNING)
-        words = sentence_case(activity.words(State.PLANNING))
+        opening = activity.is_running(ActivityState.PLANNING)
+        words = sentence_case(activity.words(ActivityState.PLANNING))
         self.welcome.show_opening(words if opening else "")
         self.header.workspaces.setVisible(loaded)
         opens = loaded and self._pages.currentWidget() is self.welcome
@@ -313,12 +319,12 @@ class MainWindow(Window):
 
     def _open_sample(self) -> None:
         """Open the sample, merge and evaluate it; the tutorial leaves that to the person."""
-        from ace_gui.gui.shell.tours import Demo
+        from ace_gui.gui.shell.tours import DemoTour
 
         if self.help.is_touring:
             self.opener.open_paths([Sample.IMAGES.recipe])
         else:
-            Demo(self, Sample.IMAGES.recipe)
+            DemoTour(self, Sample.IMAGES.recipe)
 
     def _cancel(self) -> None:
         self.conductor.cancel()

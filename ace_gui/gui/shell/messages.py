@@ -23,12 +23,12 @@ from PySide6.QtCore import (
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
 from ace_gui.engine.contract.findings import Regime
-from ace_gui.engine.contract.plan import DISK, Check, Disposition, Verdict
+from ace_gui.engine.contract.plan import DISK, Check, CheckVerdict, Disposition
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.shell.base_window import Window
-from ace_gui.gui.state.activity import Level, MergeRun, State
+from ace_gui.gui.state.activity import ActivityState, Level, MergeRun
 from ace_gui.gui.state.session import count_of
 from ace_gui.gui.text import error_details
 from ace_gui.gui.theme import icon
@@ -149,7 +149,7 @@ class Questions:
         checks prevents it."""
         goes_on = self._window.merge.can_continue  # its disk space is already reserved
         errors = [c for c in self._session.checks.errors if not (goes_on and c.title == DISK)]
-        warnings = [c for c in self._session.checks.worries if c.verdict is Verdict.WARNING]
+        warnings = [c for c in self._session.checks.worries if c.verdict is CheckVerdict.WARNING]
 
         def merge_anyway() -> None:
             self._session.checks.accept()
@@ -168,7 +168,9 @@ class Questions:
         """The person is in the window again: a disk that was full may have room by now."""
         activity = self._session.activity
         full = any(check.title == DISK for check in self._session.checks.errors)
-        if full and not activity.is_running(State.PLANNING, State.MERGING, State.EXPORTING):
+        if full and not activity.is_running(
+            ActivityState.PLANNING, ActivityState.MERGING, ActivityState.EXPORTING
+        ):
             self._conductor.plan()
 
     def _follow_checks(self) -> None:
@@ -223,7 +225,7 @@ class MergeNews:
     def _look(self) -> None:
         session = self._window.session
         run = session.results.merge
-        merging = session.activity.is_running(State.MERGING)
+        merging = session.activity.is_running(ActivityState.MERGING)
         if run is None or run.finished is None or not merging or run is self._last:
             return
         self._last = run
@@ -248,7 +250,7 @@ class MergeNews:
         if len(self._window.session.layers.rows) > _MANY:
             return sum(bool(report.warnings) for report in run.reports.values())
         counts = self._window.workspace.healths.summary().counts
-        return counts.get(Verdict.WARNING, 0) + counts.get(Verdict.ERROR, 0)
+        return counts.get(CheckVerdict.WARNING, 0) + counts.get(CheckVerdict.ERROR, 0)
 
     def _show_top(self) -> None:
         self._window.session.select(self._window.session.layers.most_heterogeneous)
@@ -294,12 +296,12 @@ def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] 
 LONG: Final = 10.0  # seconds
 _SHOWN: Final = 10_000  # ms that the desktop notification stays at most
 _ENDED: Final = {
-    State.MERGING: "The merge has ended.",
-    State.EXPORTING: "The export has ended.",
-    State.REPORTING: "The report has ended.",
-    State.SCORING: "Scoring has ended.",
-    State.COMPARING: "The covariances are compared.",
-    State.TUNING: "Tuning has ended.",
+    ActivityState.MERGING: "The merge has ended.",
+    ActivityState.EXPORTING: "The export has ended.",
+    ActivityState.REPORTING: "The report has ended.",
+    ActivityState.SCORING: "Scoring has ended.",
+    ActivityState.COMPARING: "The covariances are compared.",
+    ActivityState.TUNING: "Tuning has ended.",
 }
 
 
@@ -319,7 +321,7 @@ class LongWork(QObject):
         self._session = session
         self._settings = window.settings
         self._window = window
-        self._began: dict[State, float] = {}
+        self._began: dict[ActivityState, float] = {}
         self._problem = ""
         self._tray: QSystemTrayIcon | None = None
         self.share: int | None = None

@@ -14,14 +14,14 @@ from ace_gui.gui.panels.scores_page import ScoresTab
 from ace_gui.gui.shell.base_window import Window
 from ace_gui.gui.shell.window_frame import Space
 from ace_gui.gui.shell.window_layout import INSPECTOR, LAYERS, VIEWS
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.widgets.coach_mark import CoachMark
-from ace_gui.gui.widgets.labels import Drawing
+from ace_gui.gui.widgets.labels import DrawingLabel
 from ace_gui.paths import Sample, resource_path
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class TourStep:
     """A step of a tour.
 
     ``target``: returns its control. ``begin``: makes the control visible. ``done``: returns whether
@@ -40,7 +40,7 @@ class Tour(QObject):
     """Shows ``steps`` over ``window``. A ``watched`` signal means that a step may be done."""
 
     def __init__(
-        self, window: QWidget, steps: Sequence[Step], watched: Sequence[SignalInstance] = ()
+        self, window: QWidget, steps: Sequence[TourStep], watched: Sequence[SignalInstance] = ()
     ) -> None:
         super().__init__(window)
         self.mark = CoachMark(window)
@@ -127,7 +127,7 @@ def _show(window: Window, index: int) -> None:
         panel.tabs.setCurrentIndex(0)
 
 
-def _merging(window: Window) -> list[Step]:
+def _merging(window: Window) -> list[TourStep]:
     session = window.session
     begin = window.welcome.sample.begin
 
@@ -135,16 +135,16 @@ def _merging(window: Window) -> list[Step]:
         return window.project.file == Sample.IMAGES.recipe and session.layers.is_analysed
 
     return [
-        Step(
+        TourStep(
             sentence="Open the sample, here or in the menu File. It has a small model and five "
             "models fine-tuned from it.",
             target=lambda: begin if begin.isVisible() else None,
             done=is_open,
         ),
-        Step(
+        TourStep(
             sentence="Open a block, and choose one of its matrices. γ measures how unequally the "
             "experts changed a matrix: a little on the left, strongly on the right.",
-            picture=lambda: Drawing(
+            picture=lambda: DrawingLabel(
                 resource_path("pictures/gamma.svg").read_text(encoding="utf-8"),
                 "Spectra of three experts: with a small γ, and with a large one",
             ),
@@ -152,18 +152,18 @@ def _merging(window: Window) -> list[Step]:
             target=lambda: window.workspace.layers.table,
             done=lambda: session.selection is not None,
         ),
-        Step(
+        TourStep(
             sentence="This is γ of every matrix along the model. The recommended merge treats all "
             "matrices alike. ACE as published refines those above a threshold τ.",
             begin=lambda: _show(window, VIEWS),
             target=lambda: window.workspace.heterogeneity,
         ),
-        Step(
+        TourStep(
             sentence="Press Merge. It takes a few seconds and changes no file.",
             target=lambda: window.header.primary.main,
             done=lambda: session.results.is_merged,
         ),
-        Step(
+        TourStep(
             sentence="These are singular values for the chosen matrix: of each expert's change, "
             "and of the merged one. Ctrl+G goes to the matrix with the largest γ.",
             begin=lambda: _show(window, INSPECTOR),
@@ -172,7 +172,7 @@ def _merging(window: Window) -> list[Step]:
     ]
 
 
-def _judging(window: Window) -> list[Step]:
+def _judging(window: Window) -> list[TourStep]:
     def scores() -> QWidget | None:
         from ace_gui.gui.panels.scores_page import ScoresTab
 
@@ -184,18 +184,18 @@ def _judging(window: Window) -> list[Step]:
         return merge is not None and bool(merge.accuracies)
 
     return [
-        Step(
+        TourStep(
             sentence="How good is the merge? Open the scores.",
             target=lambda: window.header.workspaces,
             done=lambda: window.header.workspaces.current == Space.SCORES,
         ),
-        Step(
+        TourStep(
             sentence="Press Evaluate. It scores base, experts and merge on held-out data of the "
             "sample's tasks.",
             target=scores,
             done=evaluated,
         ),
-        Step(
+        TourStep(
             sentence="Export writes the merged model as a folder. For your own models, the steps "
             "are the same: open a base, add experts, merge, export.",
             target=lambda: window.header.primary,
@@ -207,7 +207,7 @@ COMPARED: Final = ("linear", "ace")
 """Methods to compare with the recommended merge, each with its defaults."""
 
 
-class Demo(QObject):
+class DemoTour(QObject):
     """Does what a user would do in the window, as long as the sample is open."""
 
     def __init__(self, window: Window, recipe: Path) -> None:
@@ -232,22 +232,24 @@ class Demo(QObject):
         window = self._window
         session = self._window.session
 
-        def is_in(state: State) -> bool:
+        def is_in(state: ActivityState) -> bool:
             # The recipe may not be open yet, or the person may have opened something else.
             is_open = window.project.file == self._recipe
             return is_open and session.state is state and session.layers.is_analysed
 
-        yield lambda: is_in(State.READY) or is_in(State.MERGED)  # an earlier demo may have merged
+        yield (
+            lambda: is_in(ActivityState.READY) or is_in(ActivityState.MERGED)
+        )  # an earlier demo may have merged
         if not session.results.is_merged:
             window.merge.start()
-        yield lambda: is_in(State.MERGED)
+        yield lambda: is_in(ActivityState.MERGED)
         session.select(session.layers.most_heterogeneous)
         window.workspace.show_scores().show_tab(ScoresTab)
         inputs = session.draft.inputs
         window.comparison.start([inputs.with_method(name).recipe() for name in COMPARED])
         yield lambda: not window.comparison.is_running  # at once if nothing could be merged
         window.scoring.evaluate()
-        yield lambda: not session.activity.is_running(State.SCORING)
+        yield lambda: not session.activity.is_running(ActivityState.SCORING)
         if session.results.merge is not None:
             window.notice.offer(
                 "The sample is merged and evaluated. Its layers show what the merge did to each "

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.shell.actions import Actions, DeviceMenu
-from ace_gui.gui.state.activity import STARTING, Progress, State, start_once
+from ace_gui.gui.state.activity import STARTING, ActivityState, Progress, start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
@@ -43,7 +43,7 @@ REFRESH: Final = 60  # ms between updates of the progress, each of which repaint
 CHANGED: Final = "Settings changed since this merge"
 _TICK: Final = 16  # px
 _PADDING: Final = 94  # px: two buttons and the gap between them
-_WORDS: Final = {State.MERGING: "Merging …", State.EXPORTING: "Exporting …"}
+_WORDS: Final = {ActivityState.MERGING: "Merging …", ActivityState.EXPORTING: "Exporting …"}
 
 
 class PrimaryArea(QWidget):
@@ -132,7 +132,7 @@ class PrimaryArea(QWidget):
         self.cancel.setToolTip(words if brief else "")
         self.cancel.setAccessibleName(words)
 
-    def _show_progress(self, state: State) -> None:
+    def _show_progress(self, state: ActivityState) -> None:
         progress = self._session.activity.progress
         if progress is not None and progress.state is state:
             title = progress.title
@@ -220,7 +220,7 @@ class PrimaryArea(QWidget):
 
 def progress_text(progress: Progress) -> str:
     """``12 of 24 · 0:04 left``, or ``3.1 MB of 9.6 MB`` for an export."""
-    if progress.state is State.EXPORTING:
+    if progress.state is ActivityState.EXPORTING:
         return f"{human_bytes(progress.done)} of {human_bytes(progress.total)}"
     parts = [f"{progress.done} of {progress.total}"]
     if progress.seconds_left is not None:
@@ -252,7 +252,7 @@ _BRAND: Final = 22  # px
 _BETWEEN: Final = 58  # px: margins and gaps
 
 
-class Header(QWidget):
+class WindowHeader(QWidget):
     """The header. ``workspaces`` has one segment per page of the window."""
 
     def __init__(self, primary: PrimaryArea) -> None:
@@ -395,7 +395,7 @@ class Footer(QStatusBar):
         session = self._session
         parts = []
         state = session.activity.foremost
-        if state in {State.MERGING, State.EXPORTING}:
+        if state in {ActivityState.MERGING, ActivityState.EXPORTING}:
             state = None
         progress = session.activity.counted(state)
         if state is not None:

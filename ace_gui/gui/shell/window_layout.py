@@ -305,7 +305,7 @@ class LeftColumn(QWidget):
         super().__init__()
         self.is_narrow = False
         self.is_folded = False
-        self._single_card = _Whole(self)
+        self._single_card = _WholeColumn(self)
         inputs = pane(down(experts, (method, 1), gap=GAP))
         area = scroll_area("Models and method", inputs, tabs=False)
         self._single_card.setLayout(down((area, 1), runs, margins=(4, 0, 4, 0), gap=GAP))
@@ -344,7 +344,7 @@ class LeftColumn(QWidget):
             self.setMaximumWidth(round(2 * WIDTH * self.fontMetrics().height()))
 
 
-class _Whole(QWidget):
+class _WholeColumn(QWidget):
     """The whole column, which is at least as wide as its content."""
 
     def minimumSizeHint(self) -> QSize:
@@ -361,7 +361,7 @@ class Rail(QWidget):
         super().__init__(parent)
         self.setAccessibleName("Inputs, collapsed")
         self.buttons: list[QToolButton] = []
-        self.experts = _Experts(session, self)
+        self.experts = _ExpertStrip(session, self)
         for picture, name, tip in (
             ("panel", "Show models and method", "Expand the input column"),
             ("open", "Models", "Expand the column: base and experts"),
@@ -375,7 +375,7 @@ class Rail(QWidget):
         self.setLayout(down(*rows, 8, (self.experts, 1), margins=(0, 6, 0, 6), gap=10))
 
 
-class _Experts(QWidget):
+class _ExpertStrip(QWidget):
     """Each expert's colour with its name below."""
 
     def __init__(self, session: Session, parent: QWidget) -> None:

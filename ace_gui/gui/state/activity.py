@@ -18,7 +18,7 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 
 
-class State(StrEnum):
+class ActivityState(StrEnum):
     """What the window is doing. The value is the displayed text."""
 
     EMPTY = "nothing loaded"
@@ -48,7 +48,7 @@ class Progress:
     ``title``: the name of the current step if the state does not name it.
     """
 
-    state: State
+    state: ActivityState
     done: int
     total: int
     seconds_left: float | None = None
@@ -100,14 +100,14 @@ def recipe_key(recipe: Recipe, parameters: Mapping[str, ParameterValue]) -> Reci
 
 
 _BY_PRIORITY: Final = (
-    State.EXPORTING,
-    State.MERGING,
-    State.REPORTING,
-    State.TUNING,
-    State.SCORING,
-    State.COMPARING,
-    State.PLANNING,
-    State.ANALYSING,
+    ActivityState.EXPORTING,
+    ActivityState.MERGING,
+    ActivityState.REPORTING,
+    ActivityState.TUNING,
+    ActivityState.SCORING,
+    ActivityState.COMPARING,
+    ActivityState.PLANNING,
+    ActivityState.ANALYSING,
 )
 
 
@@ -128,21 +128,21 @@ class Activity(QObject):
     plan_is_due = False
     engine_is_starting = True
     progress: Progress | None = None
-    _running: frozenset[State] = frozenset()
+    _running: frozenset[ActivityState] = frozenset()
 
     @property
-    def foremost(self) -> State | None:
+    def foremost(self) -> ActivityState | None:
         """The most important kind of running job, or None."""
         return next((state for state in _BY_PRIORITY if state in self._running), None)
 
-    def counted(self, state: State | None) -> Progress | None:
+    def counted(self, state: ActivityState | None) -> Progress | None:
         """The progress of a job of this kind, if its total is known."""
         progress = self.progress
         if progress is not None and progress.state is state and progress.total > 0:
             return progress
         return None
 
-    def words(self, state: State) -> str:
+    def words(self, state: ActivityState) -> str:
         """What the window does in this state now."""
         if self.engine_is_starting:
             return STARTING
@@ -153,20 +153,20 @@ class Activity(QObject):
             self.engine_is_starting = starting
             self.changed.emit()
 
-    def is_running(self, *states: State) -> bool:
+    def is_running(self, *states: ActivityState) -> bool:
         """Whether a job of one of these kinds is running, even if it is not the foremost."""
         return not self._running.isdisjoint(states)
 
     @property
     def is_writing(self) -> bool:
         """Whether a merge or an export is running, which needs the models and files."""
-        return self.is_running(State.MERGING, State.EXPORTING)
+        return self.is_running(ActivityState.MERGING, ActivityState.EXPORTING)
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: ActivityState) -> None:
         self._running |= {state}
         self.changed.emit()
 
-    def end(self, state: State) -> None:
+    def end(self, state: ActivityState) -> None:
         """Note that the job of this kind has ended, successfully or not."""
         self._running -= {state}
         if self.progress is not None and self.progress.state is state:
@@ -201,7 +201,7 @@ class Level(IntEnum):
         return self.name.capitalize()
 
 
-class Source(StrEnum):
+class LogSource(StrEnum):
     """The origin of an entry."""
 
     ENGINE = "Engine"
@@ -209,12 +209,12 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class LogEntry:
     """An entry of the log. ``when``: seconds since 1970."""
 
     when: float
     level: Level
-    source: Source
+    source: LogSource
     text: str
     details: str = ""
 
@@ -235,14 +235,14 @@ class Log(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._entries: deque[Entry] = deque(maxlen=KEPT)
+        self._entries: deque[LogEntry] = deque(maxlen=KEPT)
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[LogEntry, ...]:
         """The entries, oldest first."""
         return tuple(self._entries)
 
-    def add(self, level: Level, source: Source, text: str, details: str = "") -> None:
+    def add(self, level: Level, source: LogSource, text: str, details: str = "") -> None:
         """Add a message, unless it repeats the previous one."""
         if self._entries:
             last = self._entries[-1]
@@ -250,6 +250,6 @@ class Log(QObject):
             last = None
         if last is not None and (last.level, last.text) == (level, text):
             return
-        entry = Entry(when=time.time(), level=level, source=source, text=text, details=details)
+        entry = LogEntry(when=time.time(), level=level, source=source, text=text, details=details)
         self._entries.append(entry)
         self.added.emit(entry)

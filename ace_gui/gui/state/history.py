@@ -18,7 +18,7 @@ TOGETHER: Final = 1.0
 """Seconds within which changes of the same value, such as typing, are one step."""
 
 
-class History(QObject):
+class UndoHistory(QObject):
     """Follows the draft and adds a step to ``stack`` for every adopted change.
 
     ``wanted`` carries the Inputs that undo or redo request. If they are not adopted, for example
@@ -77,7 +77,7 @@ class History(QObject):
         titles = {method.name: method.title for method in self._draft.methods}
         labels = {field.name: field.label for field in self._draft.fields}
         text = change_text(self._at, inputs, titles, labels)
-        step = Step(self, self._at, inputs, text, self._clock())
+        step = UndoStep(self, self._at, inputs, text, self._clock())
         self._at = inputs
         self._without_asking(lambda: self.stack.push(step))
 
@@ -89,11 +89,11 @@ class History(QObject):
             self._quiet = False
 
 
-class Step(QUndoCommand):
+class UndoStep(QUndoCommand):
     """A change of the inputs with its time (``at``)."""
 
     def __init__(
-        self, history: History, before: Inputs, after: Inputs, text: str, at: float
+        self, history: UndoHistory, before: Inputs, after: Inputs, text: str, at: float
     ) -> None:
         super().__init__(text)
         self._history = history
@@ -112,7 +112,7 @@ class Step(QUndoCommand):
 
     def mergeWith(self, newer: QUndoCommand) -> bool:
         """Take in a step of the same kind that follows within ``TOGETHER``."""
-        if not isinstance(newer, Step) or newer.text() != self.text():
+        if not isinstance(newer, UndoStep) or newer.text() != self.text():
             return False
         if newer.at - self.at > TOGETHER or len(newer.after.experts) != len(self.before.experts):
             return False

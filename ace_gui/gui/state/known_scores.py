@@ -135,7 +135,7 @@ MEAN = "mean"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class ScoreFigure:
     """A score and its standard error; NaN if not known."""
 
     value: float = math.nan
@@ -152,11 +152,11 @@ class TaskFigures:
     """Its metric."""
     owner: str | None
     """Its own expert; None if it has none."""
-    base: Figure
+    base: ScoreFigure
     """The base's score."""
-    merge: Figure
+    merge: ScoreFigure
     """The merge's score."""
-    expert: Figure
+    expert: ScoreFigure
     """The expert's score."""
     kept: float
     """The merge's score over the expert's; NaN if unknown."""
@@ -229,10 +229,10 @@ def experts_are_better(rows: Sequence[TaskFigures]) -> bool:
 def _mean(scores: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFigures:
     lost, gained = ([getattr(row, name) for row in rows] for name in ("lost", "gained"))
 
-    def mean_of(line: str, figures: Sequence[Figure]) -> Figure:
+    def mean_of(line: str, figures: Sequence[ScoreFigure]) -> ScoreFigure:
         # Tasks have independent data, so the variances of their errors add up.
         error = math.sqrt(sum(figure.error**2 for figure in figures)) / len(figures)
-        return Figure(value=_number(scores.mean(line).score), error=error)
+        return ScoreFigure(value=_number(scores.mean(line).score), error=error)
 
     return TaskFigures(
         title=MEAN,
@@ -251,19 +251,21 @@ def _mean(scores: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskF
 
 
 def _changes(merged: TaskScore | None, expert: TaskScore | None) -> tuple[int | None, int | None]:
-    from ace_gui.engine.contract.scored import Verdict
+    from ace_gui.engine.contract.scored import AnswerVerdict
     from ace_gui.engine.contract.verdicts import verdicts
 
     if merged is None or expert is None or len(merged.each_N) != len(expert.each_N):
         return None, None
     verdict_N = verdicts(merged.metric, merged.each_N, expert.each_N)
-    return int((verdict_N == Verdict.LOST).sum()), int((verdict_N == Verdict.GAINED).sum())
+    return int((verdict_N == AnswerVerdict.LOST).sum()), int(
+        (verdict_N == AnswerVerdict.GAINED).sum()
+    )
 
 
-def _figure(score: TaskScore | None) -> Figure:
+def _figure(score: TaskScore | None) -> ScoreFigure:
     if score is None:
-        return Figure()
-    return Figure(value=score.score, error=score.standard_error)
+        return ScoreFigure()
+    return ScoreFigure(value=score.score, error=score.standard_error)
 
 
 def _number(value: float | None) -> float:

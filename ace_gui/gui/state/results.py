@@ -264,7 +264,7 @@ class LearningCurves(QObject):
         self.changed.emit()
 
 
-class Comparison(QObject):
+class MergeComparison(QObject):
     """Two merges that are compared. ``wanted``: there are two others; ``changed`` carries a layer.
 
     ``differences``: by layer, as far as they have arrived, without spectra. ``spectra``: of the
@@ -334,7 +334,7 @@ class Results(QObject):
         self.merge: MergeRun | None = None
         self.runs = Runs(self)
         self.findings = Findings(self)
-        self.comparison = Comparison(self)
+        self.comparison = MergeComparison(self)
         self.scores = KnownScores(self)
         self.learning = LearningCurves(self)
         self.chosen: ChosenByTrying | None = None

@@ -15,10 +15,10 @@ from ace_gui.engine.contract.findings import (
     LayerStatistics,
 )
 from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
-from ace_gui.engine.contract.plan import Check, Plan, Verdict, replaced, worst_first
+from ace_gui.engine.contract.plan import Check, CheckVerdict, Plan, replaced, worst_first
 from ace_gui.errors import NonFiniteError, WorkbenchError
 from ace_gui.formatting import counted
-from ace_gui.gui.state.activity import Activity, Level, Log, Source, State
+from ace_gui.gui.state.activity import Activity, ActivityState, Level, Log, LogSource
 from ace_gui.gui.state.draft import Draft, Inputs
 from ace_gui.gui.state.planned_layers import PlannedLayers
 from ace_gui.gui.state.results import Results
@@ -46,7 +46,7 @@ class Checks(QObject):
     @property
     def errors(self) -> tuple[Check, ...]:
         """Checks that would make a merge fail and cannot be accepted."""
-        return tuple(check for check in self.all if check.verdict is Verdict.ERROR)
+        return tuple(check for check in self.all if check.verdict is CheckVerdict.ERROR)
 
     @property
     def summary(self) -> str:
@@ -74,8 +74,8 @@ class Checks(QObject):
 def count_of(checks: Iterable[Check]) -> str:
     """``1 error, 2 warnings``, or an empty string."""
     verdicts = [check.verdict for check in checks]
-    errors = verdicts.count(Verdict.ERROR)
-    warnings = verdicts.count(Verdict.WARNING)
+    errors = verdicts.count(CheckVerdict.ERROR)
+    warnings = verdicts.count(CheckVerdict.WARNING)
     if errors:
         parts = [counted(errors, "error", "errors")]
     else:
@@ -153,21 +153,21 @@ class Session(QObject):
         self.log = Log(self)
         self._refused: tuple[Check, ...] = ()
         for signal in (self.written, self.advice):
-            signal.connect(lambda text, *_: self.log.add(Level.INFO, Source.WINDOW, text))
+            signal.connect(lambda text, *_: self.log.add(Level.INFO, LogSource.WINDOW, text))
         self.draft.changed.connect(lambda: self.results.scores.follow(self.draft.inputs))
 
     # Queries
 
     @property
-    def state(self) -> State:
+    def state(self) -> ActivityState:
         """The most important running work, or without any the stage of the project."""
         if (running := self.activity.foremost) is not None:
             return running
         if self.results.is_merged:
-            return State.MERGED
+            return ActivityState.MERGED
         if self.draft.plan is not None:
-            return State.READY
-        return State.EMPTY
+            return ActivityState.READY
+        return ActivityState.EMPTY
 
     @property
     def can_merge(self) -> bool:
@@ -181,7 +181,7 @@ class Session(QObject):
         inputs = self.draft.inputs
         if self.activity.is_writing:
             return WAIT
-        if plan is None or self.activity.is_running(State.PLANNING):
+        if plan is None or self.activity.is_running(ActivityState.PLANNING):
             if inputs.experts:
                 return STILL_READ
             if inputs.base:
@@ -200,7 +200,7 @@ class Session(QObject):
     @property
     def can_report(self) -> bool:
         """Whether there is a finished merge and no report is being written."""
-        return self.can_export and not self.activity.is_running(State.REPORTING)
+        return self.can_export and not self.activity.is_running(ActivityState.REPORTING)
 
     @property
     def merge_is_current(self) -> bool:
@@ -286,7 +286,7 @@ class Session(QObject):
 
     def refuse_values(self, error: NonFiniteError) -> None:
         """Add a check that fails: a tensor has NaN or Inf, at which a merge would stop."""
-        self._refused = (Check("Values", error.sentence, Verdict.ERROR),)
+        self._refused = (Check("Values", error.sentence, CheckVerdict.ERROR),)
         self._gather_checks()
 
     def record_report(self, report: LayerReport) -> None:
@@ -302,7 +302,7 @@ class Session(QObject):
 
     def fail(self, error: WorkbenchError) -> None:
         """Report an error to the user; what is loaded stays."""
-        self.log.add(Level.ERROR, Source.WINDOW, error.sentence, error_details(error))
+        self.log.add(Level.ERROR, LogSource.WINDOW, error.sentence, error_details(error))
         self.problem.emit(error)
 
     def _gather_checks(self, *, ask_again: bool = False) -> None:

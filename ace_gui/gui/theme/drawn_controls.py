@@ -35,7 +35,7 @@ from ace_gui.gui.theme.tokens import Face, current_theme, face
 _Role = QPalette.ColorRole
 
 
-class _Kind(NamedTuple):
+class _ControlKind(NamedTuple):
     """``ground``: the token of the background, "" for transparent. ``ink`` and ``padding`` (in px)
     are for labels. ``corner``: the radius in px, None for half the height.
     """
@@ -47,22 +47,22 @@ class _Kind(NamedTuple):
 
 
 _KINDS: Final = {
-    "card": _Kind("card"),
-    "sunk": _Kind("sunk"),
-    "toast": _Kind("toast"),
-    "side": _Kind("sunk", corner=0.0),
-    "foot": _Kind("card", corner=0.0),
-    "card-dialog": _Kind("card", corner=0.0),
-    "segments": _Kind("hover", corner=6.0),
-    "pill": _Kind("tint", _Role.LinkVisited, None, (9, 3)),
-    "warn-pill": _Kind("warn_ground", _Role.Shadow, None, (9, 4)),
-    "quiet-pill": _Kind("sunk", _Role.Mid, None, (9, 3)),
-    "caption": _Kind(ink=_Role.PlaceholderText),
-    "secondary": _Kind(ink=_Role.Mid),
-    "warn": _Kind(ink=_Role.Shadow),
-    "bad": _Kind(ink=_Role.BrightText),
-    "accent": _Kind(ink=_Role.Link),
-    "on-toast": _Kind(ink=_Role.ToolTipText),
+    "card": _ControlKind("card"),
+    "sunk": _ControlKind("sunk"),
+    "toast": _ControlKind("toast"),
+    "side": _ControlKind("sunk", corner=0.0),
+    "foot": _ControlKind("card", corner=0.0),
+    "card-dialog": _ControlKind("card", corner=0.0),
+    "segments": _ControlKind("hover", corner=6.0),
+    "pill": _ControlKind("tint", _Role.LinkVisited, None, (9, 3)),
+    "warn-pill": _ControlKind("warn_ground", _Role.Shadow, None, (9, 4)),
+    "quiet-pill": _ControlKind("sunk", _Role.Mid, None, (9, 3)),
+    "caption": _ControlKind(ink=_Role.PlaceholderText),
+    "secondary": _ControlKind(ink=_Role.Mid),
+    "warn": _ControlKind(ink=_Role.Shadow),
+    "bad": _ControlKind(ink=_Role.BrightText),
+    "accent": _ControlKind(ink=_Role.Link),
+    "on-toast": _ControlKind(ink=_Role.ToolTipText),
 }
 _FIELD_MARGINS: Final = (5, 3, 5, 3)
 
@@ -85,7 +85,7 @@ def change_kind(widget: QWidget, kind: str) -> None:
 
 def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
     """Paint the background of a widget of this kind."""
-    look = _KINDS.get(kind, _Kind())
+    look = _KINDS.get(kind, _ControlKind())
     if not look.ground:
         return
     if look.corner is None:
@@ -100,7 +100,7 @@ def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
 def apply_style(widget: QWidget) -> None:
     """Set up a widget's look once, for every scheme."""
     kind = kind_of(widget)
-    look = _KINDS.get(kind, _Kind())
+    look = _KINDS.get(kind, _ControlKind())
     if look.ground and not isinstance(widget, QAbstractItemView):
         widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
     if isinstance(widget, QLabel):

@@ -23,7 +23,7 @@ _ALIGNED: Final = "with the experts"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Choice:
+class _AlignmentChoice:
     """The fields of the form."""
 
     align: bool = False
@@ -87,11 +87,11 @@ class AlignmentForm(OptionForm):
     def show_choice(self, distil: Distillation | Literal[False]) -> None:
         """Show a recipe's choice."""
         self._distil = distil or self._distil
-        names = [item.name for item in fields(_Choice) if item.name != "align"]
+        names = [item.name for item in fields(_AlignmentChoice) if item.name != "align"]
         values = {name: getattr(self._distil, name) for name in names}
-        record = _Choice(align=bool(distil), **values)
-        self.show_record(_OPTIONS, record, _Choice())
+        record = _AlignmentChoice(align=bool(distil), **values)
+        self.show_record(_OPTIONS, record, _AlignmentChoice())
 
-    def _choose(self, choice: _Choice) -> None:
+    def _choose(self, choice: _AlignmentChoice) -> None:
         distil = replace(self._distil, inputs=choice.inputs, steps=choice.steps, train=choice.train)
         self.chosen.emit(distil if choice.align else False)

@@ -34,7 +34,7 @@ from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.labels import OF_PARAMETERS, explain, plain_label
-from ace_gui.gui.widgets.layout import Column, across, on_font_change, pane
+from ace_gui.gui.widgets.layout import WrappedColumn, across, on_font_change, pane
 from ace_gui.recipe.values import After, Cap, ParameterValue
 
 _SHORT: Final = "0.000"  # a value that is completely visible
@@ -260,7 +260,7 @@ def _control(
         tick.toggled.connect(edited)
         return tick, lambda value: tick.setChecked(bool(value))
     if field.kind == "text":
-        lines = _Lines(empty)
+        lines = _TextLines(empty)
         lines.edited.connect(edited)
         return lines, lambda value: lines.show_text(str(value))
     if field.kind in ("str", "digits"):
@@ -308,7 +308,7 @@ class _Line(QLineEdit):
             self.setText(text)
 
 
-class _Lines(QPlainTextEdit):
+class _TextLines(QPlainTextEdit):
     """Several lines of text. ``edited`` carries the text when the user leaves the field."""
 
     edited = Signal(str)
@@ -332,7 +332,7 @@ class _Lines(QPlainTextEdit):
 _WIDEST = "Refined fraction"  # the minimum width of labels, so that forms below each other align
 
 
-class Form(Column):
+class Form(WrappedColumn):
     """``edited`` carries the name of a parameter and its new value, None for the default.
 
     ``spoken``: a field's accessible name, with its label in the braces.

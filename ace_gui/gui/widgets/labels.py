@@ -239,7 +239,7 @@ def formula(method: str, text: str) -> QWidget:
     """The formula of the method with this name. ``text``: the formula in plain text."""
     file = resource_path(f"formulas/{method}.svg")
     if file.is_file():
-        return Drawing(file.read_text(encoding="utf-8"), f"Formula: {plain(text)}")
+        return DrawingLabel(file.read_text(encoding="utf-8"), f"Formula: {plain(text)}")
     label = plain_label(text)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label
@@ -270,7 +270,7 @@ class _Linked(QLabel):
             self.setText(text)
 
 
-class Drawing(QWidget):
+class DrawingLabel(QWidget):
     """An SVG drawing in the text colour and font size, but smaller if there is little room."""
 
     def __init__(self, drawing: str, name: str) -> None:

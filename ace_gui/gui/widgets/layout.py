@@ -31,7 +31,7 @@ _BY_TAB: Final = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReas
 _NO_LIMIT: Final = 16_777_215  # Qt's maximum size
 
 
-class Column(QWidget):
+class WrappedColumn(QWidget):
     """A column with enough height for wrapped labels, which Qt underestimates in a scroll area."""
 
     def event(self, event: QEvent) -> bool:

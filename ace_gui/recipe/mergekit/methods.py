@@ -14,7 +14,7 @@ from typing import Final, Literal
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.schema import (
     Chain,
-    Choice,
+    ConditionalValue,
     Model,
     Scalar,
     Setting,
@@ -49,7 +49,7 @@ class Translation:
     def chains(self) -> dict[str, Chain]:
         """The parameters as chains."""
         values = self.parameters.items()
-        return {n: v if isinstance(v, tuple) else (Choice(value=v),) for n, v in values}
+        return {n: v if isinstance(v, tuple) else (ConditionalValue(value=v),) for n, v in values}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Foreign:
 
 
 @dataclass(kw_only=True)
-class Settings:
+class MergekitSettings:
     """A mergekit file's settings."""
 
     method: str
@@ -142,7 +142,7 @@ class Settings:
         return RecipeError(f"this {self.method} of mergekit's: {sentence}.", key=key)
 
 
-Reads = Callable[[Settings], Translation]
+Reads = Callable[[MergekitSettings], Translation]
 Writes = Callable[[Parameters, tuple[float, ...]], Foreign]
 
 
@@ -186,7 +186,7 @@ class Counterpart:
     """Writes a method of another kind; None for this kind."""
 
 
-def translated(settings: Settings) -> Translation:
+def translated(settings: MergekitSettings) -> Translation:
     """The method equivalent to that of the file. Raises RecipeError if there is none."""
     method = METHODS.get(settings.method)
     if method is None:
@@ -261,7 +261,7 @@ def _differences(method: Counterpart, values: Parameters) -> Iterator[str]:
         yield method.written_note
 
 
-def _read(method: Counterpart, settings: Settings) -> Translation:
+def _read(method: Counterpart, settings: MergekitSettings) -> Translation:
     if method.pair and (len(settings.experts) != 1 or not settings.has_base):
         raise settings.refusal(
             "it takes the base and one other model; a recipe of this application, with schema: 1, "
@@ -290,7 +290,7 @@ def _read(method: Counterpart, settings: Settings) -> Translation:
     )
 
 
-def _summing(settings: Settings, method: Counterpart) -> dict[str, Chain | Scalar]:
+def _summing(settings: MergekitSettings, method: Counterpart) -> dict[str, Chain | Scalar]:
     normalised = settings.flag("normalize", default=method.normalised)
     parameters: dict[str, Chain | Scalar] = {"scaling": settings.number("lambda", 1.0)}
     if method.sums == "all":
@@ -303,7 +303,7 @@ def _summing(settings: Settings, method: Counterpart) -> dict[str, Chain | Scala
     return {**parameters, "combine": mean if normalised else "sum", "balanced": "positive"}
 
 
-def _read_linear(settings: Settings) -> Translation:
+def _read_linear(settings: MergekitSettings) -> Translation:
     """An average of whole weights, which includes the base's if that has a weight."""
     named = settings.has_base and any(WEIGHT in scope for scope in settings.shared)
     base = settings.base or (Model.model_validate({"model": "base"}) if named else None)
@@ -324,7 +324,7 @@ def _write_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     )
 
 
-def _read_passthrough(settings: Settings) -> Translation:
+def _read_passthrough(settings: MergekitSettings) -> Translation:
     """One model per slice, times its ``scale``: a sum in which only this model has a weight."""
     scale = settings.number("scale", 1.0, settings.base)
     return Translation(method="linear", parameters={"base_weight": scale, "normalize": False})
@@ -337,7 +337,7 @@ def _write_slerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     return Foreign(method="nuslerp", weights=(1 - t, t))
 
 
-def _read_nuslerp(settings: Settings) -> Translation:
+def _read_nuslerp(settings: MergekitSettings) -> Translation:
     flatten = settings.flag("nuslerp_flatten", default=True)
     if not settings.has_base:
         return _between_whole_weights(settings, flatten=flatten)
@@ -353,7 +353,7 @@ def _read_nuslerp(settings: Settings) -> Translation:
     return Translation(method="nuslerp", parameters=kinds, weights=settings.weights())
 
 
-def _between_whole_weights(settings: Settings, *, flatten: bool) -> Translation:
+def _between_whole_weights(settings: MergekitSettings, *, flatten: bool) -> Translation:
     """The first model is the base; both weights determine how far to go from it."""
     settings.used.add("nuslerp_row_wise")
     if len(settings.experts) != 1 or settings.base is None:
@@ -378,7 +378,7 @@ def _write_nuslerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     return Foreign(method="nuslerp", parameters=flat, weights=weights)
 
 
-def _read_multislerp(settings: Settings) -> Translation:
+def _read_multislerp(settings: MergekitSettings) -> Translation:
     """With a base, it is between the changes; without one, between whole weights."""
     settings.used.add("eps")
     normalised = settings.flag("normalize_weights", default=True)
@@ -400,7 +400,7 @@ def _write_multislerp(values: Parameters, weights: tuple[float, ...]) -> Foreign
     )
 
 
-def _read_karcher(settings: Settings) -> Translation:
+def _read_karcher(settings: MergekitSettings) -> Translation:
     parameters: dict[str, Chain | Scalar] = {
         "iterations": int(settings.fixed("max_iter", 10)),
         "tolerance": settings.fixed("tol", 1e-5),

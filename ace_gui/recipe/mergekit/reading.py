@@ -15,14 +15,20 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.mergekit.methods import METHODS, WITHOUT_BASE, Settings, Translation, translated
+from ace_gui.recipe.mergekit.methods import (
+    METHODS,
+    WITHOUT_BASE,
+    MergekitSettings,
+    Translation,
+    translated,
+)
 from ace_gui.recipe.mergekit.schema import (
     Document,
+    MergekitSlice,
     Model,
     ModelPath,
     Reference,
     Setting,
-    Slice,
     Token,
     TokenRow,
     rules_of,
@@ -57,7 +63,7 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
 
     Raises RecipeError that names what cannot be translated.
     """
-    models = _Models(paths=paths)
+    models = _ReferencedModels(paths=paths)
     document, scopes = _without_modules(document)
     parts = _parts(document)
     if _names_only_the_base(document, parts):
@@ -78,7 +84,7 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Models:
+class _ReferencedModels:
     """Finds the models of a file. ``notes``: what was left out, a sentence each."""
 
     paths: ModelPaths
@@ -126,7 +132,7 @@ def _without_modules(document: Document) -> tuple[Document, Scopes]:
     return document.model_copy(update=parts), [modules[0].parameters, document.parameters]
 
 
-def _parts(document: Document) -> list[Slice]:
+def _parts(document: Document) -> list[MergekitSlice]:
     """The slices; models without slices are one slice of all blocks."""
     if document.slices and document.models:
         raise RecipeError("'models' and 'slices' exclude each other; keep one.", key="slices")
@@ -134,17 +140,17 @@ def _parts(document: Document) -> list[Slice]:
         return document.slices
     if not document.models:
         raise RecipeError("there are no models; add some.", key="models")
-    return [Slice(sources=document.models)]
+    return [MergekitSlice(sources=document.models)]
 
 
-def _names_only_the_base(document: Document, parts: Sequence[Slice]) -> bool:
+def _names_only_the_base(document: Document, parts: Sequence[MergekitSlice]) -> bool:
     """Whether a merge over a base has no other model; mergekit then writes the base."""
     if document.base_model is None or document.merge_method in WITHOUT_BASE:
         return False
     return all(source.model == document.base_model for part in parts for source in part.sources)
 
 
-def _are_whole(parts: Sequence[Slice], models: _Models) -> bool:
+def _are_whole(parts: Sequence[MergekitSlice], models: _ReferencedModels) -> bool:
     """Whether the output has the blocks of its models, in their order."""
     if len(parts) > 1 or parts[0].base_model is not None:
         return False
@@ -152,7 +158,9 @@ def _are_whole(parts: Sequence[Slice], models: _Models) -> bool:
     return all(source.layer_range == (0, models.blocks(source.model)) for source in ranged)
 
 
-def _of_whole_models(document: Document, part: Slice, scopes: Scopes, models: _Models) -> Recipe:
+def _of_whole_models(
+    document: Document, part: MergekitSlice, scopes: Scopes, models: _ReferencedModels
+) -> Recipe:
     """The recipe of a merge of whole models."""
     reference = document.base_model or _first(document, part)
     base, adapter = models.pair(reference)
@@ -161,7 +169,7 @@ def _of_whole_models(document: Document, part: Slice, scopes: Scopes, models: _M
     if not experts:
         raise RecipeError("there is no model besides the base; add one.", key="models")
     ends = [source.layer_range[1] for source in part.sources if source.layer_range]
-    settings = Settings(
+    settings = MergekitSettings(
         method=document.merge_method,
         base=next((source for source in part.sources if source not in experts), None),
         has_base=document.base_model is not None,
@@ -197,7 +205,7 @@ def _rules(translation: Translation, names: Sequence[str], offset: int = 0) -> t
     )
 
 
-def _first(document: Document, part: Slice) -> Reference:
+def _first(document: Document, part: MergekitSlice) -> Reference:
     """The first model, as the base of a merge that needs none; it counts like any other."""
     if document.merge_method not in WITHOUT_BASE:
         raise RecipeError(
@@ -209,7 +217,7 @@ def _first(document: Document, part: Slice) -> Reference:
 
 
 def _of_slices(
-    document: Document, parts: Sequence[Slice], scopes: Scopes, models: _Models
+    document: Document, parts: Sequence[MergekitSlice], scopes: Scopes, models: _ReferencedModels
 ) -> Recipe:
     """The recipe of an output made of ranges of blocks."""
     bases = [_base_of(document, part, number) for number, part in enumerate(parts)]
@@ -255,12 +263,16 @@ def _of_slices(
 
 
 def _slice_settings(
-    document: Document, part: Slice, sources: Sequence[Model], scopes: Scopes, models: _Models
-) -> Settings:
+    document: Document,
+    part: MergekitSlice,
+    sources: Sequence[Model],
+    scopes: Scopes,
+    models: _ReferencedModels,
+) -> MergekitSettings:
     """The settings of a slice, whose base is the first of its ``sources``."""
     base, *experts = sources
     first, end = part.sources[0].layer_range or (0, models.blocks(base.model) or 0)
-    return Settings(
+    return MergekitSettings(
         method=document.merge_method,
         base=base,
         has_base=document.base_model is not None or part.base_model is not None,
@@ -283,7 +295,7 @@ def _usual_rules(translation: Translation, recipe: Recipe, names: Sequence[str])
     return rules
 
 
-def _base_of(document: Document, part: Slice, number: int) -> Reference:
+def _base_of(document: Document, part: MergekitSlice, number: int) -> Reference:
     """The base of a slice, which is one of its models."""
     references = [source.model for source in part.sources]
     if len(set(references)) < len(references):
@@ -310,7 +322,7 @@ def _base_of(document: Document, part: Slice, number: int) -> Reference:
     )
 
 
-def _refuse_own_numbers(part: Slice, offset: int) -> None:
+def _refuse_own_numbers(part: MergekitSlice, offset: int) -> None:
     """Raise RecipeError for a filter with block numbers that are different in the output."""
     for source in part.sources:
         if source.layer_range is None or source.layer_range[0] == offset:
@@ -338,7 +350,7 @@ def _out_dtype(document: Document) -> OutputDtype | None:
     return _DTYPES[name] if name else None
 
 
-def _with_tokenizer(recipe: Recipe, document: Document, models: _Models) -> Recipe:
+def _with_tokenizer(recipe: Recipe, document: Document, models: _ReferencedModels) -> Recipe:
     """The recipe with the file's tokenizer and chat template."""
     if document.tokenizer is not None and document.tokenizer_source is not None:
         raise RecipeError(
@@ -392,7 +404,7 @@ def _names(recipe: Recipe) -> dict[Pair, str]:
     return names | {(recipe.base_model, recipe.adapter): _BASE}
 
 
-def _defaults_note(settings: Settings) -> str:
+def _defaults_note(settings: MergekitSettings) -> str:
     """The sentence that names the defaults which the file leaves open."""
     filled = ", ".join(f"{name} {value:g}" for name, value in settings.filled.items())
     return (

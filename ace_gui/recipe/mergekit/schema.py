@@ -26,13 +26,13 @@ Text = Annotated[str, BeforeValidator(text_of)]
 """Text in a file; a number counts as it is written."""
 
 
-class _Part(BaseModel):
+class _FilePart(BaseModel):
     """A part of a file, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
-class Condition(_Part):
+class Condition(_FilePart):
     """A value for tensors whose name contains ``filter``; for all without one, or for "*"."""
 
     value: _Written | list[_Written]
@@ -69,7 +69,7 @@ def _reference_of(value: object) -> object:
     return {"model": model} | ({"lora": adapters[0]} if adapters else {})
 
 
-class ModelPath(_Part):
+class ModelPath(_FilePart):
     """A folder, or a model of the local cache at a revision."""
 
     path: Annotated[Text, Field(min_length=1)]
@@ -84,7 +84,7 @@ class ModelPath(_Part):
 _ModelPath = Annotated[ModelPath, BeforeValidator(_path_of)]
 
 
-class Reference(_Part):
+class Reference(_FilePart):
     """A model, and an adapter on it."""
 
     model: _ModelPath
@@ -103,7 +103,7 @@ ModelName = Annotated[Reference, BeforeValidator(_reference_of)]
 _Block = Annotated[int, Field(ge=0, le=100_000)]  # more would only take time
 
 
-class Model(_Part):
+class Model(_FilePart):
     """One input. ``layer_range`` only within a slice."""
 
     model: ModelName
@@ -111,7 +111,7 @@ class Model(_Part):
     layer_range: tuple[_Block, _Block] | None = None
 
 
-class Slice(_Part):
+class MergekitSlice(_FilePart):
     """A run of blocks of the output."""
 
     sources: Annotated[list[Model], Field(min_length=1)]
@@ -120,11 +120,11 @@ class Slice(_Part):
     residual_weight: float | None = None
 
 
-class Module(_Part):
+class Module(_FilePart):
     """A part of the output with blocks of its own."""
 
     models: list[Model] | None = None
-    slices: list[Slice] | None = None
+    slices: list[MergekitSlice] | None = None
     parameters: Settings = {}
 
 
@@ -135,7 +135,7 @@ def _template(written: str) -> str:
     raise ValueError(f"must be {', '.join(TEMPLATES)} or Jinja text")
 
 
-class TokenRow(_Part):
+class TokenRow(_FilePart):
     """A row for a token: that of another token, or zeros."""
 
     kind: Literal["model_token", "zero"]
@@ -144,14 +144,14 @@ class TokenRow(_Part):
     token_id: Annotated[int, Field(ge=0)] | None = None
 
 
-class Token(_Part):
+class Token(_FilePart):
     """The row of a token for models that lack it; with ``force`` for all models."""
 
     source: TokenRow | ModelName | None = None
     force: bool = False
 
 
-class TokenizerChoice(_Part):
+class TokenizerChoice(_FilePart):
     """The tokenizer of the output."""
 
     source: Literal["base", "union"] | ModelName = "union"
@@ -159,13 +159,13 @@ class TokenizerChoice(_Part):
     pad_to_multiple_of: Annotated[int, Field(ge=1)] | None = None
 
 
-class Document(_Part):
+class Document(_FilePart):
     """A whole file."""
 
     merge_method: str
     base_model: ModelName | None = None
     models: list[Model] | None = None
-    slices: list[Slice] | None = None
+    slices: list[MergekitSlice] | None = None
     parameters: Settings = {}
     dtype: str | None = None
     out_dtype: str | None = None
@@ -181,7 +181,7 @@ TEMPLATES: Final = ("auto", "chatml", "llama3", "mistral", "alpaca", "exaone")
 KNOWN_KEYS: Final = {
     (): tuple(Document.model_fields),
     ("models",): tuple(Model.model_fields),
-    ("slices",): tuple(Slice.model_fields),
+    ("slices",): tuple(MergekitSlice.model_fields),
     ("slices", "sources"): tuple(Model.model_fields),
 }
 """The keys that a file may have, by section."""
@@ -192,7 +192,7 @@ Where = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ConditionalValue:
     """A value for tensors whose name has the ``pattern``, in these ``blocks``; None: for all.
 
     ``blocks``: the first and the last one.
@@ -210,7 +210,7 @@ class Choice:
         return self.pattern, str(first) if first == last else f"{first}-{last}"
 
 
-Chain = tuple[Choice, ...]
+Chain = tuple[ConditionalValue, ...]
 """Choices of which the last that holds counts; the first holds for all tensors."""
 
 
@@ -236,7 +236,7 @@ def chain_of(
         if everywhere:
             break
     else:
-        nearest_first.append((Choice(value=default),))
+        nearest_first.append((ConditionalValue(value=default),))
     chain = [choice for part in reversed(nearest_first) for choice in part]
     last = {(choice.pattern, choice.blocks): index for index, choice in enumerate(chain)}
     return tuple(chain[index] for index in sorted(last.values()))
@@ -325,7 +325,7 @@ def _along(
 ) -> Chain:
     """A gradient's values by block; tensors outside of blocks have the first value."""
     if not isinstance(value, list):
-        return (Choice(value=value, pattern=pattern),)
+        return (ConditionalValue(value=value, pattern=pattern),)
     if not value:
         raise RecipeError(
             f"The gradient of {name!r} is empty; write numbers or one value.", key=name
@@ -338,7 +338,7 @@ def _along(
         )
     points = [_number(v, name) for v in value]
     if len(set(points)) == 1:
-        return (Choice(value=points[0], pattern=pattern),)
+        return (ConditionalValue(value=points[0], pattern=pattern),)
     if blocks is None:
         raise RecipeError(
             f"{name!r} is a gradient over the blocks, but the base model's config.json does not "
@@ -348,9 +348,9 @@ def _along(
     values = [interpolated(points, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]
     starts = [k for k in range(blocks) if k == 0 or values[k] != values[k - 1]]
     return (
-        Choice(value=points[0], pattern=pattern),
+        ConditionalValue(value=points[0], pattern=pattern),
         *(
-            Choice(value=values[first], pattern=pattern, blocks=(first, after - 1))
+            ConditionalValue(value=values[first], pattern=pattern, blocks=(first, after - 1))
             for first, after in pairwise([*starts, blocks])
             if values[first] != points[0]
         ),

@@ -94,14 +94,14 @@ def dump_mergekit(
             stage_values = values
         else:
             stage_values = values_of(stage)
-        document = _Document(stage, stage_values, index)
+        document = _DocumentWriter(stage, stage_values, index)
         documents.append(({} if path is None else {"name": names[path]}) | document.content())
         notes += document.notes
     head = "".join(f"# {note}\n" for note in dict.fromkeys(notes))
     return head + yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
 
 
-class _Document:
+class _DocumentWriter:
     """One merge in mergekit's terms. ``notes``: a sentence for each thing that mergekit changes.
 
     A merge with one model per slice is mergekit's ``passthrough``.

@@ -12,7 +12,7 @@ from ace_gui.engine.adapting.training import (
     WINDOW,
     Loop,
     Seen,
-    State,
+    TrainingState,
     collapse,
     load_checkpoint,
     save_checkpoint,
@@ -122,7 +122,7 @@ def test_a_damaged_checkpoint_is_not_used_and_blocks_nothing(
     assert ("cannot be resumed" in caplog.text) == (damage == "folder")
 
 
-ODD: dict[str, Callable[[State], object]] = {
+ODD: dict[str, Callable[[TrainingState], object]] = {
     "negative step": lambda state: setattr(state, "step", -90),
     "step beyond its figures": lambda state: setattr(state, "step", 91),
     "losses beyond its step": lambda state: state.losses["task"].append(0.0),
@@ -161,7 +161,7 @@ def test_a_checkpoint_that_does_not_fit_is_not_used(odd: str, tmp_path, caplog):
 
 def test_a_collapse_after_what_is_kept_is_no_matter():
     spreads = [1.0] * 60 + [0.1] * 60
-    state = State(values={}, step=120, spreads={"sure": spreads})
+    state = TrainingState(values={}, step=120, spreads={"sure": spreads})
     assert "sure" in collapse(state)[0]
     state.nearest, state.best = (0.1, 60), {"value": torch.zeros(1)}
     assert not collapse(state)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from ace_gui.engine import job_steps, streaming
 from ace_gui.engine.cluster import ray_workers
 from ace_gui.engine.cluster.ray_workers import ATTEMPTS, Call
-from ace_gui.engine.cluster.worker import Kind, Worker
+from ace_gui.engine.cluster.worker import Worker, WorkerKind
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.job_steps import steps_of
@@ -279,14 +279,14 @@ def test_one_worker_a_gpu():
 
 
 def test_a_cluster_of_several_kinds_says_so(gpt2: Family, tmp_path, monkeypatch):
-    kinds = iter([replace(Kind.here("cpu"), processor=f"kind {n}") for n in range(2)])
+    kinds = iter([replace(WorkerKind.here("cpu"), processor=f"kind {n}") for n in range(2)])
     monkeypatch.setattr(Worker, "kind", lambda _: next(kinds))
     *_, finished = merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn().workers())
     assert any("not all of one kind" in note for note in finished.notes)
 
 
 def test_workers_of_another_version_are_refused(gpt2: Family, tmp_path, monkeypatch):
-    other = replace(Kind.here("cpu"), code="other")
+    other = replace(WorkerKind.here("cpu"), code="other")
     monkeypatch.setattr(Worker, "kind", lambda _: other)
     with pytest.raises(ClusterError, match="another version"):
         list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn().workers()))

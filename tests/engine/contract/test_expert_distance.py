@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.model_figures import fit_checks, relative_changes
-from ace_gui.engine.contract.plan import EVERYTHING, Verdict
+from ace_gui.engine.contract.plan import EVERYTHING, CheckVerdict
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe import ModelEntry, Recipe
@@ -29,14 +29,14 @@ def test_changes_from_real_tensors_with_the_weights_taken_out(tmp_path):
 
 def test_fine_tunes_of_the_base_are_one_line():
     (found,) = fit_checks({"a": 0.01, "b": 0.03})
-    assert (found.verdict, found.subject) == (Verdict.OK, EVERYTHING)
+    assert (found.verdict, found.subject) == (CheckVerdict.OK, EVERYTHING)
     assert "1 % to 3 %" in found.sentence
 
 
 def test_another_base_a_far_one_and_a_copy_are_named():
     found = fit_checks({"a": 0.01, "b": 0.02, "other": 1.4, "far": 0.2, "copy": 0.0})
     assert {check.subject for check in found} == {"other", "far", "copy"}
-    assert {check.verdict for check in found} == {Verdict.WARNING}
+    assert {check.verdict for check in found} == {CheckVerdict.WARNING}
     said = {check.subject: check.sentence for check in found}
     assert "1.4 times the base's norm" in said["other"]
     assert "another base" in said["other"]

@@ -20,7 +20,7 @@ from ace_gui.engine.contract.health import (
     near_pole,
     norm_ratio,
 )
-from ace_gui.engine.contract.plan import Disposition, Verdict
+from ace_gui.engine.contract.plan import CheckVerdict, Disposition
 from ace_gui.engine.inspecting.statistics import layers_of
 from ace_gui.engine.report.report_tables import extreme_table
 from ace_gui.linalg.heterogeneity import LARGEST_RIDGE_MASS, heterogeneity
@@ -64,7 +64,7 @@ def titles(found: LayerStatistics | None, reported: LayerReport | None = None, *
 def test_an_ordinary_layer_is_fine_before_and_after():
     ordinary = statistics(20.0, 30.0, 25.0)
     assert titles(ordinary) == {}
-    assert layer_health(ordinary, report(), PARAMETERS).verdict is Verdict.OK
+    assert layer_health(ordinary, report(), PARAMETERS).verdict is CheckVerdict.OK
 
 
 def test_a_gamma_that_only_the_pole_lifts_is_marked():
@@ -72,7 +72,7 @@ def test_a_gamma_that_only_the_pole_lifts_is_marked():
     assert near.gamma is not None
     assert near.gamma > 0.3
     assert near_pole(near, 0.3)
-    assert titles(near)["By scale alone"] is Verdict.WARNING
+    assert titles(near)["By scale alone"] is CheckVerdict.WARNING
     real = statistics(100.0, 1e-2, 1e4)
     assert not near_pole(real, 0.3)
     assert not near_pole(statistics(20.0, 21.0), 0.3)
@@ -88,7 +88,7 @@ def test_the_pole_is_where_the_merge_sees_it(energies: tuple[float, ...]):
 def test_experts_without_change_are_named():
     health = layer_health(statistics(1.0, 0.0, 2.0), None, PARAMETERS)
     (finding,) = [each for each in health.findings if each.title == "Expert left out"]
-    assert finding.verdict is Verdict.NOTE
+    assert finding.verdict is CheckVerdict.NOTE
     assert "e1" in finding.sentence
     assert "the other 2" in finding.sentence
     alone = layer_health(statistics(0.0, 3.0), None, PARAMETERS).findings[0].sentence
@@ -96,26 +96,29 @@ def test_experts_without_change_are_named():
 
 
 def test_the_prior_is_noted_where_energies_are_small_and_unequal():
-    assert titles(statistics(1e-1, 1e-4, 1e-7))["Strong prior"] is Verdict.NOTE
+    assert titles(statistics(1e-1, 1e-4, 1e-7))["Strong prior"] is CheckVerdict.NOTE
     assert "Strong prior" not in titles(statistics(1e-3, 1.1e-3, 1.2e-3)), "homogeneous"
     assert "Strong prior" not in titles(statistics(100.0, 1e-2, 1e4)), "large"
 
 
 def test_the_ridge_mass_is_foreseen_and_then_reported():
     unequal = statistics(1e-1, 1e-4, 1e-7)
-    assert titles(unequal)["Ridge mass"] is Verdict.WARNING, "ε / E of the third is 100"
+    assert titles(unequal)["Ridge mass"] is CheckVerdict.WARNING, "ε / E of the third is 100"
     assert "Ridge mass" not in titles(unequal, epsilon=1e-9)
-    assert titles(unequal, report(ridge_mass=0.2))["Ridge mass"] is Verdict.NOTE
+    assert titles(unequal, report(ridge_mass=0.2))["Ridge mass"] is CheckVerdict.NOTE
     assert "Ridge mass" not in titles(unequal, report(ridge_mass=0.05))
     reported = report(ridge_mass=LARGEST_RIDGE_MASS + 1, warnings=("The ridge mass is large.",))
-    assert titles(unequal, reported) == {"Method": Verdict.WARNING, "Strong prior": Verdict.NOTE}
+    assert titles(unequal, reported) == {
+        "Method": CheckVerdict.WARNING,
+        "Strong prior": CheckVerdict.NOTE,
+    }
 
 
 def test_what_the_merge_says_is_passed_on_worst_first():
     reported = report(notes=("One expert was left out.",), warnings=("Look out.",))
     health = layer_health(None, reported, PARAMETERS)
     assert [each.sentence for each in health.findings] == ["Look out.", "One expert was left out."]
-    assert health.verdict is Verdict.WARNING
+    assert health.verdict is CheckVerdict.WARNING
     assert health.tooltip.splitlines() == ["Look out.", "One expert was left out."]
 
 
@@ -123,11 +126,11 @@ def test_norms_out_of_the_ordinary_are_named():
     assert norm_ratio(report(delta_norm=3.0, energies={"a": 1.0, "b": 4.0})) == pytest.approx(2.0)
     assert norm_ratio(report(delta_norm=None)) is None
     assert norm_ratio(report(energies={"a": 0.0})) is None
-    assert titles(None, report(delta_norm=40.0))["Norm"] is Verdict.WARNING
-    assert titles(None, report(delta_norm=0.01))["Norm"] is Verdict.NOTE
+    assert titles(None, report(delta_norm=40.0))["Norm"] is CheckVerdict.WARNING
+    assert titles(None, report(delta_norm=0.01))["Norm"] is CheckVerdict.NOTE
     many = {f"e{t}": 4.0 for t in range(16)}
     assert titles(None, report(delta_norm=40.0, energies=many)) == {}, "many experts add up"
-    assert titles(None, report(refinement_ratio=11.0))["Refinement"] is Verdict.WARNING
+    assert titles(None, report(refinement_ratio=11.0))["Refinement"] is CheckVerdict.WARNING
 
 
 def test_a_method_without_gamma_has_no_threshold_to_exceed():
@@ -149,8 +152,12 @@ def test_the_model_is_as_healthy_as_its_worst_layer():
         PARAMETERS,
     )
     whole = model_health([fine, noted, bad, *[noted] * WORST_SHOWN])
-    assert whole.verdict is Verdict.WARNING
-    assert whole.counts == {Verdict.OK: 1, Verdict.NOTE: WORST_SHOWN + 1, Verdict.WARNING: 1}
+    assert whole.verdict is CheckVerdict.WARNING
+    assert whole.counts == {
+        CheckVerdict.OK: 1,
+        CheckVerdict.NOTE: WORST_SHOWN + 1,
+        CheckVerdict.WARNING: 1,
+    }
     assert whole.worst[0].name == "bad"
     assert len(whole.worst) == WORST_SHOWN
     table = extreme_table([fine, noted, bad])
@@ -160,7 +167,7 @@ def test_the_model_is_as_healthy_as_its_worst_layer():
     notes = f"{WORST_SHOWN + 1} have a note"
     assert whole.sentence == f"Of {total} tensors, 1 has a warning and {notes}."
     assert model_health([fine]).sentence == "Nothing out of the ordinary in 1 tensor."
-    assert model_health([]).verdict is Verdict.OK
+    assert model_health([]).verdict is CheckVerdict.OK
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.5, 1.0, 7.0])
@@ -207,7 +214,7 @@ def test_where_the_published_variant_misbehaves():
 
     assert not misbehaves(report(delta_norm=15.9))
     assert misbehaves(report(delta_norm=16.1))
-    assert titles(found, report(delta_norm=16.1))["Above the cap"] is Verdict.WARNING
+    assert titles(found, report(delta_norm=16.1))["Above the cap"] is CheckVerdict.WARNING
     assert misbehaves(report(refinement_cosine=-0.1))
     assert not misbehaves(report(refinement_cosine=-0.1, refinement_ratio=0.0))
     assert misbehaves(report(ridge_mass=0.6))

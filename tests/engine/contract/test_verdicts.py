@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ace_gui.engine.contract.scored import TaskScore, Verdict
+from ace_gui.engine.contract.scored import AnswerVerdict, TaskScore
 from ace_gui.engine.contract.verdicts import in_words, paired, verdicts
 
 
@@ -29,10 +29,15 @@ def score(values: list[float], metric: str = "accuracy", task: str = "digits") -
 
 def test_each_example_is_lost_gained_or_neither():
     model, other = np.array([1, 0, 1, 0.0]), np.array([1, 1, 0, 0.5])
-    kinds = [Verdict.BOTH_RIGHT, Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG]
+    kinds = [
+        AnswerVerdict.BOTH_RIGHT,
+        AnswerVerdict.LOST,
+        AnswerVerdict.GAINED,
+        AnswerVerdict.BOTH_WRONG,
+    ]
     assert verdicts("accuracy", model, other).tolist() == kinds
     worse = verdicts("perplexity", np.array([2.0, 1.0]), np.array([1.0, 2.0])).tolist()
-    assert worse == [Verdict.LOST, Verdict.GAINED]
+    assert worse == [AnswerVerdict.LOST, AnswerVerdict.GAINED]
 
 
 @given(better=st.integers(0, 400), worse=st.integers(0, 400), same=st.integers(0, 9))

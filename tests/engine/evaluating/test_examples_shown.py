@@ -16,7 +16,7 @@ from ace_gui.engine.contract.jobs import (
     KnownScoresJob,
     MergeJob,
 )
-from ace_gui.engine.contract.scored import ExamplesCompared, TaskDescribed, TaskScore, Verdict
+from ace_gui.engine.contract.scored import AnswerVerdict, ExamplesCompared, TaskDescribed, TaskScore
 from ace_gui.engine.contract.verdicts import verdicts
 from ace_gui.engine.evaluating import evaluate as evaluation
 from ace_gui.engine.inspecting.compare_recipes import by_method
@@ -90,14 +90,16 @@ def test_what_a_merge_lost_and_gained_is_what_the_scores_say(
         assert event.other == other
         mine, theirs = scores[str(merged), event.task], scores[other, event.task]
         found = verdicts("accuracy", mine.each_N, theirs.each_N)
-        assert event.counts == {each: int((found == each).sum()) for each in Verdict}
-        lost, gained = event.examples[Verdict.LOST], event.examples[Verdict.GAINED]
-        assert len(lost) == event.counts[Verdict.LOST]
+        assert event.counts == {each: int((found == each).sum()) for each in AnswerVerdict}
+        lost, gained = event.examples[AnswerVerdict.LOST], event.examples[AnswerVerdict.GAINED]
+        assert len(lost) == event.counts[AnswerVerdict.LOST]
         assert all(e.answer != e.example.label == e.other for e in lost)
         assert all(e.other != e.example.label == e.answer for e in gained)
         assert all("/" not in e.answer for e in (*lost, *gained))
         assert all(e.example.picture.shape == (16, 16, 3) for e in lost)
-    assert sum(event.counts[Verdict.LOST] + event.counts[Verdict.GAINED] for event in events)
+    assert sum(
+        event.counts[AnswerVerdict.LOST] + event.counts[AnswerVerdict.GAINED] for event in events
+    )
 
 
 def test_an_entry_that_is_not_what_it_should_be_is_computed_again(sample: Recipe, merged: Path):

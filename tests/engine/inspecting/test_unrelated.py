@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from ace_gui.cli.commands import app
 from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
-from ace_gui.engine.contract.plan import Check, Verdict
+from ace_gui.engine.contract.plan import Check, CheckVerdict
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging import merge_manifest as manifest
 from ace_gui.engine.merging import surveying
@@ -49,19 +49,19 @@ def tuned(seed: int, size: float = 0.02) -> dict[str, Tensor]:
 
 
 def warnings_of(prepared: Prepared) -> list[Check]:
-    return [check for check in distance_checks(prepared) if check.verdict is Verdict.WARNING]
+    return [check for check in distance_checks(prepared) if check.verdict is CheckVerdict.WARNING]
 
 
 def test_fine_tunes_are_no_news(tmp_path):
     [check] = distance_checks(prepare(recipe(tmp_path, a=tuned(1), b=tuned(2, 0.06))))
-    assert check.verdict is Verdict.OK
+    assert check.verdict is CheckVerdict.OK
     assert check.sentence.startswith(
         "Estimated from a block of each of 40 of 40 matrices: ‖ΔW‖ is from 2 % to 6 % of ‖W‖"
     )
     same = {name: tensor.clone() for name, tensor in random(0).items()}
     one = {**same, "layers.20.fc.weight": tuned(3)["layers.20.fc.weight"]}
     [check] = distance_checks(prepare(recipe(tmp_path, a=same, b=one, c=tuned(4))))
-    assert check.verdict is Verdict.OK
+    assert check.verdict is CheckVerdict.OK
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_is_said_before_a_merge_is_what_the_window_says_of_all_tensors(
     checks = fit_checks(plan_changes(prepared.plan, statistics))
     assert set(warnings) <= set(checks)
     if block > 32:  # the sample is all of these matrices
-        assert set(warnings) == {check for check in checks if check.verdict is Verdict.WARNING}
+        assert set(warnings) == {check for check in checks if check.verdict is CheckVerdict.WARNING}
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 2.0])

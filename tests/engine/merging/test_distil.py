@@ -20,7 +20,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from ace_gui.engine.adapting.objectives import batch_indices
 from ace_gui.engine.calibrating.calibrate import calibration
 from ace_gui.engine.contract.events import Exported, LearningProgress
-from ace_gui.engine.contract.plan import ALIGNMENT, Verdict
+from ace_gui.engine.contract.plan import ALIGNMENT, CheckVerdict
 from ace_gui.engine.merging import distil as distilling
 from ace_gui.engine.merging.alignment_inputs import doubts, parts_of
 from ace_gui.engine.merging.merge import merge
@@ -352,7 +352,7 @@ def test_other_rows_of_a_vocabulary_are_said_in_the_plan(tmp_path: Path) -> None
 def alignment_errors(recipe: Recipe) -> list[str]:
     """The sentences of the check of the alignment."""
     checks = prepare(recipe).plan.checks
-    return [c.sentence for c in checks if c.title == ALIGNMENT and c.verdict is Verdict.ERROR]
+    return [c.sentence for c in checks if c.title == ALIGNMENT and c.verdict is CheckVerdict.ERROR]
 
 
 def encoder_family(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from ace_gui.engine.contract.plan import Verdict
+from ace_gui.engine.contract.plan import CheckVerdict
 from ace_gui.engine.merging.store import reports
 from ace_gui.engine.planning.preflight import preflight
 from ace_gui.engine.planning.prepare import prepare
@@ -109,7 +109,7 @@ def test_an_adapter_is_merged_onto_its_quantised_base(
     exact = peft.PeftModel.from_pretrained(model, adapter).merge_and_unload().state_dict()
     assert_same(ours, {name: exact[name] for name in ours})
     check = next(c for c in preflight(prepare(recipe)) if c.title == "Quantisation")
-    assert check.verdict is Verdict.NOTE
+    assert check.verdict is CheckVerdict.NOTE
     assert "rightly merged onto it" in check.sentence
     assert "original" not in check.sentence
 
@@ -122,7 +122,7 @@ def test_the_checks_say_once_that_the_original_weights_are_better(
     (check,) = [c for c in checks if "original ones" in c.sentence]
     assert check.title == "Quantisation"
     assert all(word in check.sentence for word in ("AWQ 4 bits", "GPTQ 4 bits", "GGUF Q4_K"))
-    assert not any(c.title == "Number format" and c.verdict is Verdict.WARNING for c in checks)
+    assert not any(c.title == "Number format" and c.verdict is CheckVerdict.WARNING for c in checks)
     plain = preflight(prepare(recipe_over(others[0], others[1:])))
     assert any(c.sentence == "No model is quantised." for c in plain)
 

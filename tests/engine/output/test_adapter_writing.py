@@ -20,7 +20,7 @@ from torch import Tensor
 import ace_gui
 from ace_gui.engine.contract.events import JobProgress, TensorFinished
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
-from ace_gui.engine.contract.plan import Verdict
+from ace_gui.engine.contract.plan import CheckVerdict
 from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.requirements import output_checks, store_checks
@@ -395,7 +395,7 @@ def test_the_plan_refuses_what_the_merge_would_refuse(
     model = fine_tune(base, tmp_path / "model")
     recipe = recipe_over(base, [experts[0], model], output="adapter", **keys)
     plan = ace_gui.plan(recipe)
-    (error,) = (check for check in plan.checks if check.verdict is Verdict.ERROR)
+    (error,) = (check for check in plan.checks if check.verdict is CheckVerdict.ERROR)
     assert words in error.sentence
     with pytest.raises(RecipeError) as raised:
         written(recipe, tmp_path / "x")
@@ -405,14 +405,14 @@ def test_the_plan_refuses_what_the_merge_would_refuse(
     stored = store_checks(plan, memory_bytes=None, gpu_memory=0, store=None)
     of_window = prepare(recipe).plan
     for checks in (stored, checks_of(of_window, None, None)):
-        assert Verdict.ERROR not in {check.verdict for check in checks}
+        assert CheckVerdict.ERROR not in {check.verdict for check in checks}
 
 
 def test_the_estimate_and_the_dry_run_say_that_the_rank_is_missing(
     base: Path, experts: list[Path], tmp_path
 ):
     lora = prepare(recipe_over(base, experts, merge_method="linear", output="adapter"))
-    assert Verdict.ERROR not in {check.verdict for check in lora.plan.checks}
+    assert CheckVerdict.ERROR not in {check.verdict for check in lora.plan.checks}
     file = file_over(tmp_path, base, [fine_tune(base, tmp_path / "model")], output="adapter")
     for words in (("estimate", file), ("merge", file, "--dry-run")):
         found = command(*words)

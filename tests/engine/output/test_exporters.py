@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 import ace_gui
 from ace_gui.engine.contract.events import Exported
 from ace_gui.engine.contract.jobs import ExportJob
-from ace_gui.engine.contract.plan import OUTPUT, Verdict
+from ace_gui.engine.contract.plan import OUTPUT, CheckVerdict
 from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.exporters import EXPORTERS, ThroughModel
@@ -72,7 +72,7 @@ def test_the_windows_merge_becomes_models_of_its_experts(gpt2: Family, tmp_path:
 def test_a_merge_without_modules_has_no_models_of_experts(gpt2: Family, tmp_path: Path):
     recipe = recipe_of(gpt2, merge_method="linear", output=Output.TASK_MODELS)
     (check,) = (check for check in ace_gui.plan(recipe).checks if check.title == OUTPUT)
-    assert check.verdict is Verdict.ERROR
+    assert check.verdict is CheckVerdict.ERROR
     assert "emr, tsv_c or byom" in check.sentence
     with pytest.raises(RecipeError) as refused:
         ace_gui.merge(recipe, tmp_path / "models", device="cpu")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.contract.plan import DISK, Verdict
+from ace_gui.engine.contract.plan import DISK, CheckVerdict
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL
@@ -81,8 +81,8 @@ def test_the_check_of_memory_knows_where_the_merge_runs(tmp_path):
     verdicts = [
         plan.memory_check(2 * host, gpu).verdict for gpu in (0, on_gpu - 1, on_gpu, 2 * on_gpu)
     ]
-    assert verdicts == [Verdict.ERROR, Verdict.ERROR, Verdict.OK, Verdict.OK]
-    assert plan.memory_check(None, on_gpu).verdict is Verdict.OK
+    assert verdicts == [CheckVerdict.ERROR, CheckVerdict.ERROR, CheckVerdict.OK, CheckVerdict.OK]
+    assert plan.memory_check(None, on_gpu).verdict is CheckVerdict.OK
 
 
 def test_the_estimate_follows_the_orientation_and_what_is_kept_of_the_experts(
@@ -192,7 +192,7 @@ def test_the_disk_must_hold_it_too(resumes: bool, gpt2: Family, tmp_path, monkey
     plan = prepared_by(gpt2, "tsv_c").plan
     needed = plan.bytes_for_experts + (0 if resumes else plan.bytes_to_write)
 
-    def verdict(free: int) -> Verdict:
+    def verdict(free: int) -> CheckVerdict:
         monkeypatch.setattr("ace_gui.engine.planning.requirements.free_bytes", lambda _: free)
         found = output_checks(
             plan, tmp_path, memory_bytes=None, gpu_memory=0, complete_heads=False, resumes=resumes
@@ -200,5 +200,5 @@ def test_the_disk_must_hold_it_too(resumes: bool, gpt2: Family, tmp_path, monkey
         (check,) = [check for check in found if check.title == DISK]
         return check.verdict
 
-    assert verdict(needed - 1) is Verdict.ERROR
-    assert verdict(needed) is not Verdict.ERROR
+    assert verdict(needed - 1) is CheckVerdict.ERROR
+    assert verdict(needed) is not CheckVerdict.ERROR

@@ -9,7 +9,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict, bytes_in_store, worst_first
+from ace_gui.engine.contract.plan import (
+    EVERYTHING,
+    Check,
+    CheckVerdict,
+    bytes_in_store,
+    worst_first,
+)
 from ace_gui.engine.planning import preflight
 from ace_gui.engine.planning.preflight import config_differences
 from ace_gui.engine.planning.prepare import prepare
@@ -85,7 +91,7 @@ def only_worry(base: Path, *experts: Path) -> Check:
 
 def test_all_fine_has_a_verdict_a_row_and_no_worry(build: Builder):
     found = checks(build("base"), build("one", 1), build("two", 2))
-    assert {check.verdict for check in found} == {Verdict.OK}
+    assert {check.verdict for check in found} == {CheckVerdict.OK}
     titles = [check.title for check in found]
     assert len(titles) == len(set(titles))
     assert {"Names", "Shapes", "Vocabulary", "Configuration", "Disk", "Memory"} <= set(titles)
@@ -96,7 +102,7 @@ def test_families_with_heads_are_noted_not_warned_of(tmp_path):
     for family in (gpt2_family(tmp_path / "g"), roberta_family(tmp_path / "r")):
         found = checks(family.base, *family.experts.values())
         (heads,) = [check for check in found if check.title == "Heads"]
-        assert heads.verdict is Verdict.NOTE
+        assert heads.verdict is CheckVerdict.NOTE
         assert all(name in heads.sentence for name in family.experts)
         assert not [check for check in found if check.is_worry]
 
@@ -107,7 +113,7 @@ def test_another_prefix_is_named_as_the_cause(build: Builder):
 
     found = checks(build("base"), build("one", 1, change=bare))
     (names,) = [check for check in found if check.title == "Names"]
-    assert (names.verdict, names.subject) == (Verdict.NOTE, "one")
+    assert (names.verdict, names.subject) == (CheckVerdict.NOTE, "one")
     assert "prefix" in names.sentence
     assert len(names.details.splitlines()) == len(tensors(0))
 
@@ -131,10 +137,11 @@ def test_an_expert_without_its_embedding(build: Builder):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "verdict"), [(torch.bfloat16, Verdict.WARNING), (torch.float16, Verdict.NOTE)]
+    ("dtype", "verdict"),
+    [(torch.bfloat16, CheckVerdict.WARNING), (torch.float16, CheckVerdict.NOTE)],
 )
 def test_formats_that_differ_are_judged_by_their_rounding(
-    build: Builder, dtype: torch.dtype, verdict: Verdict
+    build: Builder, dtype: torch.dtype, verdict: CheckVerdict
 ):
     def narrow(held: Tensors) -> Tensors:
         return {name: tensor.to(dtype) for name, tensor in held.items()}
@@ -153,11 +160,11 @@ def test_a_head_that_only_one_of_them_has(build: Builder):
     untied = {"config": {"tie_word_embeddings": False}, "change": untie}
     found = checks(build("base"), build("one", 1, **untied))
     (ties,) = [check for check in found if check.title == "Tied weights"]
-    assert (ties.verdict, ties.subject) == (Verdict.NOTE, "one")
+    assert (ties.verdict, ties.subject) == (CheckVerdict.NOTE, "one")
     assert "`lm_head.weight`" in ties.sentence
     all_of = checks(build("untied", **untied), build("two", 1))
     (ties,) = [check for check in all_of if check.title == "Tied weights"]
-    assert (ties.verdict, ties.subject) == (Verdict.NOTE, "two")
+    assert (ties.verdict, ties.subject) == (CheckVerdict.NOTE, "two")
     assert "`lm_head.weight`" in ties.sentence
     assert not any("prefix" in check.sentence for check in all_of)
 
@@ -232,9 +239,10 @@ def test_copies_are_found_by_their_blocks(build: Builder):
 
 
 @pytest.mark.parametrize(
-    ("free", "verdict"), [(99, Verdict.ERROR), (110, Verdict.WARNING), (200, Verdict.OK)]
+    ("free", "verdict"),
+    [(99, CheckVerdict.ERROR), (110, CheckVerdict.WARNING), (200, CheckVerdict.OK)],
 )
-def test_room(build: Builder, monkeypatch, free: int, verdict: Verdict):
+def test_room(build: Builder, monkeypatch, free: int, verdict: CheckVerdict):
     ready = prepared(build("base"), build("one", 1))
     store = bytes_in_store(ready.plan.rows) + ready.plan.bytes_for_experts
     for title, disk, memory in (("Disk", free, 10**9), ("Memory", 10**9, free)):
@@ -250,7 +258,7 @@ def test_a_bare_base_without_experts(tmp_path):
     file = tmp_path / "bare.safetensors"
     save_file(tensors(0), file)
     base, *rest = checks(file)
-    assert base.verdict is Verdict.NOTE
+    assert base.verdict is CheckVerdict.NOTE
     assert "No config.json" in base.sentence
     assert {check.title for check in rest} == {"Disk", "Memory"}
 
@@ -300,13 +308,18 @@ def test_every_kind_of_tokenizer_file_is_read(tmp_path):
 
 
 def test_the_worst_come_first():
-    def check(verdict: Verdict) -> Check:
+    def check(verdict: CheckVerdict) -> Check:
         return Check(subject=EVERYTHING, title="t", verdict=verdict, sentence="s")
 
-    found = [check(Verdict.OK), check(Verdict.WARNING), check(Verdict.ERROR), check(Verdict.ERROR)]
+    found = [
+        check(CheckVerdict.OK),
+        check(CheckVerdict.WARNING),
+        check(CheckVerdict.ERROR),
+        check(CheckVerdict.ERROR),
+    ]
     assert [entry.verdict for entry in worst_first(found)] == [
-        Verdict.ERROR,
-        Verdict.ERROR,
-        Verdict.WARNING,
-        Verdict.OK,
+        CheckVerdict.ERROR,
+        CheckVerdict.ERROR,
+        CheckVerdict.WARNING,
+        CheckVerdict.OK,
     ]

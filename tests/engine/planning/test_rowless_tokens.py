@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.plan import EVERYTHING, Check, CheckVerdict
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe.values import Vocabulary
 from tests.helpers.adapters import SIZES, llama
@@ -36,7 +36,7 @@ def warnings(checks: tuple[Check, ...]) -> dict[str, str]:
         check.subject: check.sentence
         for check in checks
         if check.title == "Vocabulary"
-        and check.verdict is Verdict.WARNING
+        and check.verdict is CheckVerdict.WARNING
         and "row" in check.sentence
     }
 

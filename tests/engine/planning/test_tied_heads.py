@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ace_gui.architecture.transformers_library import LoadReport
-from ace_gui.engine.contract.plan import Check, Verdict
+from ace_gui.engine.contract.plan import Check, CheckVerdict
 from ace_gui.engine.planning.prepare import prepare
 from tests.helpers.adapters import llama
 from tests.helpers.merges import merged_folder, merged_tensors, row_named
@@ -72,11 +72,11 @@ def test_the_head_is_merged_of_what_each_model_has_as_head(
     for folder, tied in zip(experts, ties[1:], strict=True):
         if tied and not all(ties):
             check = ties_check(prepared.plan.checks, folder.name)
-            assert check.verdict is Verdict.NOTE
+            assert check.verdict is CheckVerdict.NOTE
             assert "is merged into" in check.sentence
         elif ties[0] and not tied:
             check = ties_check(prepared.plan.checks, folder.name)
-            assert check.verdict is Verdict.NOTE
+            assert check.verdict is CheckVerdict.NOTE
             assert "tie_word_embeddings: false" in check.sentence
             assert f"not tied to {EMBEDDING}" in row_named(prepared, HEAD).reason
     assert not any("prefix" in check.sentence for check in prepared.plan.checks)
@@ -99,7 +99,7 @@ def test_an_expert_without_any_head_is_said_to_take_no_part(tmp_path):
     transformers.LlamaModel(config).save_pretrained(tmp_path / "bare")
     prepared = prepare(recipe_over(base, [tmp_path / "bare", other], merge_method="linear"))
     check = ties_check(prepared.plan.checks, "bare")
-    assert check.verdict is Verdict.WARNING
+    assert check.verdict is CheckVerdict.WARNING
     assert "without this expert" in check.sentence
     found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
     torch.testing.assert_close(found[HEAD].double(), head_of(other), atol=1e-6, rtol=0)

@@ -29,7 +29,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report.page import COMPARING, DECOMPOSING, content_of, report
 from ace_gui.engine.report.page import page as page_of
-from ace_gui.engine.report.report_plots import Axis, number, power
+from ace_gui.engine.report.report_plots import ReportAxis, number, power
 from ace_gui.engine.runner import Runner
 from ace_gui.errors import FileChangedError, OutputError
 from ace_gui.recipe import Recipe
@@ -353,7 +353,7 @@ def test_numbers_are_written_shortly():
 @given(st.lists(st.floats(1e-12, 1e12), min_size=1, max_size=8), st.booleans())
 @settings(max_examples=100)
 def test_an_axis_holds_its_values_and_few_ticks(values: list[float], log: bool):
-    axis = Axis.over("quantity", values, log=log)
+    axis = ReportAxis.over("quantity", values, log=log)
     assert all(0 <= axis.share(value) <= 1 for value in values)
     ticks = axis.ticks()
     assert 1 <= len(ticks) <= 14

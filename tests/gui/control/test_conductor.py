@@ -36,7 +36,7 @@ from ace_gui.gui.control.engine_client import EngineClient
 from ace_gui.gui.control.layer_queries import DELAY, LayerQueries
 from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.output_forms import ModelExport, Output
 from tests.gui.fakes import (
@@ -108,13 +108,13 @@ def test_opening_plans_and_then_compares(ready, worker):
 def test_an_expert_that_does_not_fit_changes_nothing(ready, session, worker, qtbot):
     before = session.draft.inputs
     ready.conductor.add_experts([BROKEN])
-    assert session.state is State.PLANNING
+    assert session.state is ActivityState.PLANNING
     error = MismatchError("broken is another architecture.", path=BROKEN)
     with qtbot.waitSignals([session.problem, ready.engine.idle]):
         worker.say(JobFailed(error=error))
     assert session.draft.inputs == before
     assert session.layers.is_analysed
-    assert session.state is State.READY
+    assert session.state is ActivityState.READY
 
 
 def test_of_several_experts_those_that_fit_are_added(ready, session, worker):
@@ -173,13 +173,13 @@ def test_opening_is_stopped_at_once_and_what_was_loaded_stays(ready, session, wo
     ready.conductor.cancel()
     assert proposed in worker.cancelled
     assert session.draft.inputs == loaded
-    assert session.state is State.READY
+    assert session.state is ActivityState.READY
     worker.say(PlanReady(plan=plan(recipe(COLA))), JobDone(), job=proposed)  # too late
     assert session.draft.inputs == loaded
     ready.conductor.open([BROKEN])
     ready.conductor.stop_opening()
     assert worker.newest(LoadRecipeJob) in worker.cancelled
-    assert session.state is State.READY
+    assert session.state is ActivityState.READY
 
 
 def test_something_else_is_opened_in_the_place_of_what_is_being_opened(ready, session, worker):
@@ -188,7 +188,7 @@ def test_something_else_is_opened_in_the_place_of_what_is_being_opened(ready, se
     ready.conductor.open([COLA])
     assert worker.newest(PlanJob) in worker.cancelled
     assert session.draft.inputs == loaded, "what was proposed is not wanted any more"
-    assert session.activity.is_running(State.PLANNING)
+    assert session.activity.is_running(ActivityState.PLANNING)
     load(worker, SST2)
     assert [expert.path for expert in session.draft.inputs.experts] == [SST2]
 
@@ -226,10 +226,10 @@ def test_a_parameter_set_while_planning_is_not_undone_by_the_plan(ready, session
 
 
 def test_a_merge_from_start_to_end(merging, session, worker):
-    assert session.state is State.MERGING
+    assert session.state is ActivityState.MERGING
     assert (session.activity.progress.done, session.activity.progress.total) == (1, 2)
     worker.say(finished_tensor("layer.2.q", done=2), finished_merge(), JobDone())
-    assert session.state is State.MERGED
+    assert session.state is ActivityState.MERGED
     assert session.merge_is_current
     assert set(session.results.merge.reports) == {"layer.0.q", "layer.2.q"}
     assert session.activity.progress is None
@@ -245,17 +245,17 @@ def test_merging_takes_the_place_of_comparing(control, session, worker, qtbot):
         worker.say(started(), finished_tensor("layer.0.q"), finished_merge(), JobDone())
         assert worker.newest(AnalyseJob) > analysis  # it is not complete
         worker.say(*analysed(GAMMAS))
-    assert session.state is State.MERGED
+    assert session.state is ActivityState.MERGED
 
 
 def test_a_cancelled_merge_is_continued_in_its_store(merging, session, worker, qtbot):
     first = worker.newest(MergeJob)
     merging.conductor.cancel()
     assert worker.cancelled == [first]
-    assert session.state is State.MERGING  # until the engine says so
+    assert session.state is ActivityState.MERGING  # until the engine says so
     with qtbot.waitSignal(session.advice):
         worker.say(JobCancelled())
-    assert session.state is State.READY
+    assert session.state is ActivityState.READY
     assert session.can_resume
     merging.merge.start()
     again = worker.jobs[worker.newest(MergeJob)]
@@ -289,7 +289,7 @@ def test_a_lost_engine_costs_no_more_than_the_running_step(merging, session, wor
     assert "stopped" in reported.args[0].sentence
     assert "resume" in reported.args[0].sentence
     assert len(session.draft.inputs.experts) == 2
-    assert session.state is State.READY
+    assert session.state is ActivityState.READY
     assert session.can_resume
     assert not merging.engine.is_busy
 
@@ -358,11 +358,11 @@ def test_an_export_tells_its_progress_and_its_end(merging, session, worker, qtbo
     job = worker.jobs[worker.newest(ExportJob)]
     assert (job.store, job.chosen) == (session.results.merge.store, chosen)
     worker.say(JobProgress(done=1, total=4))
-    assert session.activity.progress.state is State.EXPORTING
+    assert session.activity.progress.state is ActivityState.EXPORTING
     with qtbot.waitSignal(merging.output.exported):
         worker.say(Exported(folder=tmp_path / "out", files=("a",), bytes=4), JobDone())
     assert session.results.merge.exported
-    assert session.state is State.MERGED
+    assert session.state is ActivityState.MERGED
 
 
 def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
@@ -377,7 +377,7 @@ def test_a_report_is_of_the_finished_merge_and_one_at_a_time(
     assert (job.store, job.file) == (session.results.merge.store, tmp_path / "report.html")
     assert not session.can_report
     worker.say(JobProgress(title="the report: spectra", done=1, total=4), job=number)
-    assert session.state is State.REPORTING
+    assert session.state is ActivityState.REPORTING
     assert session.activity.progress.title == "the report: spectra"
     with qtbot.waitSignal(session.written) as said:
         worker.say(Reported(file=job.file, bytes=4), JobDone(), job=number)
@@ -390,7 +390,7 @@ def test_closing_the_models_keeps_their_merge_on_the_disk(merging, session, work
     store = session.results.merge.store
     merging.conductor.close()
     assert session.results.merge is None
-    assert session.state is State.EMPTY
+    assert session.state is ActivityState.EMPTY
     assert store.exists()
 
 

@@ -19,19 +19,19 @@ from ace_gui.engine.contract.jobs import (
 )
 from ace_gui.errors import EngineError, MismatchError
 from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import COLA, ENGINE, FakeWorker, finished_tensor, recipe
 
 STORE = Path("/cache/store")
 MERGE = MergeJob(recipe=recipe(COLA), store=STORE)
-STATES: list[tuple[Job, State]] = [
-    (PlanJob(recipe=recipe(COLA)), State.PLANNING),
-    (AnalyseJob(recipe=recipe(COLA)), State.ANALYSING),
-    (MERGE, State.MERGING),
-    (CompareJob(variants=()), State.MERGING),
-    (ExportJob(store=STORE, folder=STORE), State.EXPORTING),
-    (ReportJob(store=STORE, file=STORE), State.REPORTING),
+STATES: list[tuple[Job, ActivityState]] = [
+    (PlanJob(recipe=recipe(COLA)), ActivityState.PLANNING),
+    (AnalyseJob(recipe=recipe(COLA)), ActivityState.ANALYSING),
+    (MERGE, ActivityState.MERGING),
+    (CompareJob(variants=()), ActivityState.MERGING),
+    (ExportJob(store=STORE, folder=STORE), ActivityState.EXPORTING),
+    (ReportJob(store=STORE, file=STORE), ActivityState.REPORTING),
 ]
 ENDS = (
     JobDone(),
@@ -115,7 +115,7 @@ def test_a_lost_engine_ends_every_operation_and_is_told_once(engine, session, wo
         f"{error} Merge again to resume from the last finished tensor."
     ]
     assert not engine.is_busy
-    assert session.state is State.EMPTY
+    assert session.state is ActivityState.EMPTY
 
 
 @pytest.mark.parametrize(("job", "state"), STATES)
@@ -126,7 +126,7 @@ def test_the_session_is_in_a_state_until_the_last_job_of_its_kind_ends(
     worker.say(JobDone(), job=1)
     assert session.state is state
     worker.say(JobDone(), job=2)
-    assert session.state is State.EMPTY
+    assert session.state is ActivityState.EMPTY
 
 
 def test_a_job_may_be_asked_for_where_another_ends(engine, session, worker):

@@ -21,7 +21,7 @@ from ace_gui.gui.models.layer_columns import (
 )
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE, LayersModel
-from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.activity import ActivityState, MergeRun
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import (
@@ -150,7 +150,7 @@ def test_states_through_a_merge(model, session):
         parameters=session.draft.resolved_parameters(),
         store=BASE,
     )
-    session.activity.begin(State.MERGING)
+    session.activity.begin(ActivityState.MERGING)
     session.results.start_merge(run)
     assert "waiting" in cell(model, "layer.0.q", STATE)
     session.record_report(finished_tensor("layer.0.q").report)

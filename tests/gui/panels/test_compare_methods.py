@@ -26,7 +26,7 @@ from ace_gui.gui.models.figures_model import rows_of
 from ace_gui.gui.models.scores_models import ComparedModel
 from ace_gui.gui.panels.compare_methods import CompareMethodsPanel, MergeChoices
 from ace_gui.gui.panels.compare_page import TWO_MODELS
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.recipe.recommended import NAME, TITLE, is_recommended
 from ace_gui.recipe.values import After, Poolers
 from tests.gui.fakes import COLA, ENGINE, LINEAR, FakeWorker, make_store, merged, plan, recipe
@@ -81,14 +81,14 @@ def test_a_queue_of_the_methods_ticked(dialog, window, worker):
     assert [variant.recipe.merge_method for variant in job.variants] == ["ace", "linear"]
     assert len({variant.store for variant in job.variants}) == 2
     assert job.cluster == "local:2"
-    assert window.session.activity.is_running(State.MERGING)
+    assert window.session.activity.is_running(ActivityState.MERGING)
     worker.say(CompareProgress(title="ACE", index=0, of=2, done=3, total=9), job=number)
     assert dialog.status.text() == "Merging 1 of 2: ACE, 3 of 9 tensors …"
     assert dialog.start.text() == "17 % · press to stop"
     dialog.start.click()
     assert worker.cancelled == [number]
     worker.say(JobCancelled(), job=number)
-    assert not window.session.activity.is_running(State.MERGING)
+    assert not window.session.activity.is_running(ActivityState.MERGING)
     assert dialog.start.isEnabled()
 
 

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QApplication, QPlainTextEdit, QToolButton
 from ace_gui.engine.contract.events import JobDone, JobFailed, LayerAnalysed, PlanReady
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob, PlanJob
-from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.plan import EVERYTHING, Check, CheckVerdict
 from ace_gui.errors import NonFiniteError
 from ace_gui.gui.panels.checks_and_health import CheckRow
 from ace_gui.gui.panels.layer_panels import SpectraPanel
@@ -27,16 +27,16 @@ from tests.gui.fakes import (
     recipe,
 )
 
-FINE = Check(subject=EVERYTHING, title="Names", verdict=Verdict.OK, sentence="All there.")
-NOTE = Check(subject="cola", title="Heads", verdict=Verdict.NOTE, sentence="Kept.")
+FINE = Check(subject=EVERYTHING, title="Names", verdict=CheckVerdict.OK, sentence="All there.")
+NOTE = Check(subject="cola", title="Heads", verdict=CheckVerdict.NOTE, sentence="Kept.")
 WORRY = Check(
     subject="cola",
     title="Vocabulary",
-    verdict=Verdict.WARNING,
+    verdict=CheckVerdict.WARNING,
     sentence="2 ids of <b>differ</b>.",
     details="id 0\nid 1",
 )
-ERROR = Check(subject=EVERYTHING, title="Disk", verdict=Verdict.ERROR, sentence="No room.")
+ERROR = Check(subject=EVERYTHING, title="Disk", verdict=CheckVerdict.ERROR, sentence="No room.")
 
 
 def load(window: MainWindow, worker: FakeWorker, *checks: Check) -> None:

@@ -31,11 +31,11 @@ from ace_gui.engine.contract.jobs import (
 )
 from ace_gui.engine.contract.scored import (
     EXPERTS,
+    AnswerVerdict,
     ComparedExample,
     ExamplesCompared,
     ShownExample,
     TaskDescribed,
-    Verdict,
 )
 from ace_gui.errors import EngineError
 from ace_gui.gui.control.scoring import DELAY, WHILE_MERGING, expert_named
@@ -485,20 +485,20 @@ def test_perplexities_are_drawn_as_shares_of_the_experts(page, loaded):
 
 
 def compared(task: str, *, other: str, **counts: int) -> ExamplesCompared:
-    found = {each: counts.get(each.name.lower(), 0) for each in Verdict}
+    found = {each: counts.get(each.name.lower(), 0) for each in AnswerVerdict}
     listed = {
         each: tuple(
             ComparedExample(
                 example=ShownExample(
                     row=f"row {n}", texts=(("text", f"{each.name} {n} of {task}"),), label="yes"
                 ),
-                answer="no" if each is not Verdict.GAINED else "yes",
-                other="yes" if each is Verdict.LOST else "no",
+                answer="no" if each is not AnswerVerdict.GAINED else "yes",
+                other="yes" if each is AnswerVerdict.LOST else "no",
             )
             for n in range(min(count, 3))
         )
         for each, count in found.items()
-        if each is not Verdict.BOTH_RIGHT
+        if each is not AnswerVerdict.BOTH_RIGHT
     }
     return ExamplesCompared(
         task=task,
@@ -578,14 +578,14 @@ def test_pictures_below_the_scores_stand_under_their_task_and_its_count(loaded, 
         each = compared(task, other=task, lost=count)
         lost = (
             replace(one, example=replace(one.example, picture=picture))
-            for one in each.examples[Verdict.LOST]
+            for one in each.examples[AnswerVerdict.LOST]
         )
-        found[task] = replace(each, examples={**each.examples, Verdict.LOST: tuple(lost)})
+        found[task] = replace(each, examples={**each.examples, AnswerVerdict.LOST: tuple(lost)})
     strip = ExamplesStrip(loaded.session, loaded.scoring)
     qtbot.addWidget(strip)
     strip.resize(900, 400)
-    row = strip.rows[Verdict.LOST]
-    row.show_examples(listed_examples(loaded.session, found.values(), Verdict.LOST), found)
+    row = strip.rows[AnswerVerdict.LOST]
+    row.show_examples(listed_examples(loaded.session, found.values(), AnswerVerdict.LOST), found)
     assert not row.heads.isHidden()
     assert row.heads.accessibleName() == "cola 5, sst2 1"
 

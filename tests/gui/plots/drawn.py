@@ -37,7 +37,7 @@ from ace_gui.gui.plots.one_layer_plots import (
     HistogramPlot,
 )
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
-from ace_gui.gui.state.known_scores import Figure
+from ace_gui.gui.state.known_scores import ScoreFigure
 from tests.gui.fakes import layer_figures
 
 BLOCKS: Final = 11  # the last has a name where every second or fifth has one, too
@@ -123,7 +123,7 @@ def _tuned() -> Plot:
 
 def _scores() -> Plot:
     plot = ScoreBarsPlot()
-    bars = tuple(Figure(value=value, error=0.02) for value in (0.5, 0.8, 0.9))
+    bars = tuple(ScoreFigure(value=value, error=0.02) for value in (0.5, 0.8, 0.9))
     plot.show_scores([ScoreGroup(title=name, bars=bars) for name in EXPERTS], "merged", "accuracy")
     return plot
 

@@ -48,7 +48,7 @@ from ace_gui.gui.plots.spectrum_plot import (
     SpectrumPlot,
     spec_of_spectrum,
 )
-from ace_gui.gui.state.known_scores import Figure
+from ace_gui.gui.state.known_scores import ScoreFigure
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
 from tests.gui.fakes import layer_figures
@@ -337,7 +337,7 @@ def plots(qtbot: QtBot) -> list[Plot]:
     histogram.show_distribution(distribution(), COLOURS)
     names = LAYER, "model.layers.1.q_proj.weight"
     gammas.show_layers(layer_figures(names, ("query", "query"), (0, 1), gamma=(0.1, 0.5)))
-    bars = tuple(Figure(value=value, error=0.02) for value in (0.5, 0.8, 0.9))
+    bars = tuple(ScoreFigure(value=value, error=0.02) for value in (0.5, 0.8, 0.9))
     scores.show_scores([ScoreGroup(title="cola", bars=bars)], "merged", "accuracy")
     return every
 

@@ -51,12 +51,12 @@ from ace_gui.gui.plots.frame.export_image import (
 )
 from ace_gui.gui.plots.frame.items import Points
 from ace_gui.gui.plots.frame.legend import CaptionLabel
-from ace_gui.gui.plots.frame.spec import Axis
+from ace_gui.gui.plots.frame.spec import PlotAxis
 from ace_gui.gui.plots.gamma_plot import EMPTY, GammaPlot, two_digits
 from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter, ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.plots.one_layer_plots import EnergiesPlot
 from ace_gui.gui.plots.spectrum_plot import AFTER, BEFORE, Quantity, SpectrumPlot
-from ace_gui.gui.state.known_scores import Figure
+from ace_gui.gui.state.known_scores import ScoreFigure
 from ace_gui.gui.theme import DARK, LIGHT, Face, apply_theme, face, set_scheme
 from tests.gui.fakes import layer_figures
 from tests.helpers.windows import in_view, items_of
@@ -198,7 +198,7 @@ def test_a_low_plot_gives_the_title_of_its_axis_to_the_data(qtbot):
 @pytest.mark.parametrize(("values", "least"), [((0.475, 0.775, 0.9), 18), ((0.875, 0.9, 0.89), 6)])
 def test_bars_have_their_numbers_unless_those_cover_others(qtbot, width, values, least):
     bars = in_view(qtbot, ScoreBarsPlot(), width=width, height=500)
-    figures = tuple(Figure(value=value) for value in values)  # of base, merge and expert
+    figures = tuple(ScoreFigure(value=value) for value in values)  # of base, merge and expert
     groups = [ScoreGroup(title=f"task {n}", bars=figures) for n in range(6)]
     bars.show_scores(groups, "ACE-Merging", "accuracy")
     qtbot.waitUntil(lambda: len(texts(bars)) >= least)
@@ -210,7 +210,7 @@ def test_bars_have_their_numbers_unless_those_cover_others(qtbot, width, values,
 
 def test_the_numbers_of_the_outermost_bars_are_not_cut(qtbot):
     bars = in_view(qtbot, ScoreBarsPlot(), width=300, height=500)
-    groups = [ScoreGroup(title=f"task {n}", bars=(Figure(value=0.5),) * 3) for n in range(6)]
+    groups = [ScoreGroup(title=f"task {n}", bars=(ScoreFigure(value=0.5),) * 3) for n in range(6)]
     bars.show_scores(groups, "ACE-Merging", "accuracy")
     qtbot.waitUntil(lambda: bool(texts(bars)))
     whole = bars.canvas.getViewBox().sceneBoundingRect()
@@ -877,7 +877,7 @@ def test_a_title_that_does_not_fit_is_elided(qtbot, width):
     axis = QuantityAxis("bottom")
     canvas = pg.PlotWidget(axisItems={"bottom": axis})
     in_view(qtbot, canvas, width=width, height=300)
-    axis.declare(Axis(title="heterogeneity γ"), logarithmic=False)
+    axis.declare(PlotAxis(title="heterogeneity γ"), logarithmic=False)
     assert axis.label.toPlainText().strip().endswith("…" if width == 105 else "γ")
     assert axis.label.boundingRect().width() <= axis.size().width()
 

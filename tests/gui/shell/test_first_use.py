@@ -33,7 +33,7 @@ from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.export_image import PictureDialog, ask_for_picture
 from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter
 from ace_gui.gui.shell.window_frame import Footer, Space
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import gamma_text
 from ace_gui.gui.theme import set_scheme
@@ -200,7 +200,7 @@ def test_cancel_answers_at_once(loaded, worker, by_menu):
 
 def test_what_the_pointer_passes_over_hides_no_progress(loaded, worker):
     """Qt shows the status tip of an action in place of what stands in the row below."""
-    loaded.session.activity.begin(State.SCORING)
+    loaded.session.activity.begin(ActivityState.SCORING)
     footer = loaded.statusBar()
     assert isinstance(footer, Footer)
     assert footer.bar.isVisible()
@@ -210,7 +210,7 @@ def test_what_the_pointer_passes_over_hides_no_progress(loaded, worker):
         assert footer.currentMessage() == "", action.text()
         assert footer.bar.isVisible(), action.text()
     assert footer.text.text() == words
-    loaded.session.activity.end(State.SCORING)
+    loaded.session.activity.end(ActivityState.SCORING)
 
 
 def test_dark_after_light_leaves_no_word_unseen(loaded, qtbot):

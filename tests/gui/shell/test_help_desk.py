@@ -18,7 +18,7 @@ from ace_gui.gui.models.list_models import VALUE
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.help_desk import diagnostics, problem_text, without_names
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.activity import KEPT, Level, Log, Source
+from ace_gui.gui.state.activity import KEPT, Level, Log, LogSource
 from tests.gui.fakes import BASE, COLA, ENGINE, adopt_two, started
 
 
@@ -164,7 +164,7 @@ def test_the_log_keeps_its_end(qtbot):
     dialog = LogDialog(log)
     qtbot.addWidget(dialog)
     for number in range(KEPT + 5):
-        log.add(Level.INFO, Source.WINDOW, f"entry {number}")
+        log.add(Level.INFO, LogSource.WINDOW, f"entry {number}")
     assert len(log.entries) == dialog.entries_model.rowCount() == KEPT
     assert dialog.shown()[0].text == "entry 5"
     qtbot.waitUntil(lambda: dialog.details.toPlainText() == f"entry {KEPT + 4}")  # it follows
@@ -172,8 +172,8 @@ def test_the_log_keeps_its_end(qtbot):
 
 def test_the_log_is_filtered_and_copied(loaded):
     log = loaded.session.log
-    log.add(Level.DETAIL, Source.ENGINE, "Spectrum: begun.")
-    log.add(Level.WARNING, Source.WINDOW, "Two vocabularies differ.", "cola: 100")
+    log.add(Level.DETAIL, LogSource.ENGINE, "Spectrum: begun.")
+    log.add(Level.WARNING, LogSource.WINDOW, "Two vocabularies differ.", "cola: 100")
     loaded.actions_.log.trigger()
     (dialog,) = loaded.findChildren(LogDialog)
     assert "Spectrum: begun." not in [each.text for each in dialog.shown()]

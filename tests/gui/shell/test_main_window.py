@@ -33,7 +33,7 @@ from ace_gui.engine.contract.jobs import LoadRecipeJob, MergeJob, PlanJob, ScanJ
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
@@ -169,7 +169,7 @@ def test_opening_and_merging_frame_no_row_of_a_table(window, worker):
     next(each for each in window.welcome.findChildren(QPushButton) if each.isVisible()).setFocus()
     window.session.adopt(TWO, plan(recipe(COLA, SST2)))
     assert window.workspace.isVisible()
-    window.session.activity.begin(State.MERGING)  # disables what might have the focus
+    window.session.activity.begin(ActivityState.MERGING)  # disables what might have the focus
     assert not isinstance(window.focusWidget(), QAbstractItemView)
 
 

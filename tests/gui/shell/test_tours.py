@@ -6,9 +6,9 @@ import pytest
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
-from ace_gui.gui.shell.tours import Step, Tour
+from ace_gui.gui.shell.tours import Tour, TourStep
 from ace_gui.gui.widgets.coach_mark import CoachMark, next_to
-from ace_gui.gui.widgets.labels import Drawing
+from ace_gui.gui.widgets.labels import DrawingLabel
 from tests.gui.fakes import (
     COLA,
     ENGINE,
@@ -43,7 +43,7 @@ def test_the_tutorial_goes_on_by_what_is_done(window, worker, qtbot):
     worker.say(*analysed(GAMMAS))
     assert tour.step_index == 1
     assert ring_of(window).geometry().contains(place_of(window.workspace.layers.table).center())
-    (picture,) = tour.mark.findChildren(Drawing)
+    (picture,) = tour.mark.findChildren(DrawingLabel)
     assert picture.isVisible()
     window.session.select("layer.2.q")
     assert tour.step_index == 2
@@ -84,7 +84,7 @@ def test_a_mark_follows_what_it_points_to(qtbot):
     button = QPushButton("Press")
     row.addWidget(button)
     in_view(qtbot, window, width=600, height=400)
-    tour = Tour(window, [Step(sentence="Press it.", target=lambda: button)])
+    tour = Tour(window, [TourStep(sentence="Press it.", target=lambda: button)])
     assert ring_of(window).geometry().contains(place_of(button))
     window.resize(700, 500)
     qtbot.waitUntil(lambda: ring_of(window).geometry().contains(place_of(button)))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ace_gui.gui.state.draft import Inputs
-from ace_gui.gui.state.history import History, change_text
+from ace_gui.gui.state.history import UndoHistory, change_text
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from tests.gui.fakes import COLA, ENGINE, TWO, Clock, adopt_two, plan
@@ -20,10 +20,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def history(session: Session, clock: Clock) -> History:
+def history(session: Session, clock: Clock) -> UndoHistory:
     session.set_engine(ENGINE)
     adopt_two(session)
-    made = History(session.draft, session, clock=clock)
+    made = UndoHistory(session.draft, session, clock=clock)
     made.wanted.connect(lambda inputs: adopt(session, inputs))
     return made
 
@@ -80,7 +80,7 @@ def test_a_number_typed_back_is_no_step(history, session):
 def test_a_step_that_cannot_be_undone_is_taken_back(session):
     session.set_engine(ENGINE)
     adopt_two(session)
-    history = History(session.draft, session)
+    history = UndoHistory(session.draft, session)
     history.wanted.connect(session.draft.propose)
     after = TWO.with_experts([NEW])
     adopt(session, after)

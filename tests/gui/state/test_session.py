@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMetaMethod
 
-from ace_gui.engine.contract.plan import EVERYTHING, Check, Disposition, Verdict
-from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.engine.contract.plan import EVERYTHING, Check, CheckVerdict, Disposition
+from ace_gui.gui.state.activity import ActivityState, MergeRun
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.planned_layers import model_order
 from ace_gui.gui.state.session import Session, checks_of
@@ -62,17 +62,17 @@ def test_a_parameter_set_meanwhile_survives_a_rejected_proposal(loaded):
 
 
 def test_states_by_importance(loaded):
-    assert loaded.state is State.READY
-    loaded.activity.begin(State.ANALYSING)
-    loaded.activity.begin(State.MERGING)
-    assert loaded.state is State.MERGING
+    assert loaded.state is ActivityState.READY
+    loaded.activity.begin(ActivityState.ANALYSING)
+    loaded.activity.begin(ActivityState.MERGING)
+    assert loaded.state is ActivityState.MERGING
     assert not loaded.can_merge
-    loaded.activity.end(State.MERGING)
-    assert loaded.state is State.ANALYSING
-    loaded.activity.end(State.ANALYSING)
+    loaded.activity.end(ActivityState.MERGING)
+    assert loaded.state is ActivityState.ANALYSING
+    loaded.activity.end(ActivityState.ANALYSING)
     loaded.results.start_merge(run_of(loaded))
     loaded.results.finish_merge(finished_merge())
-    assert loaded.state is State.MERGED
+    assert loaded.state is ActivityState.MERGED
     assert loaded.can_export
 
 
@@ -168,7 +168,7 @@ def test_a_plan_of_another_method_has_rows_of_its_own(loaded):
 
 def test_closing_unloads_everything_but_the_engine(loaded):
     loaded.close()
-    assert loaded.state is State.EMPTY
+    assert loaded.state is ActivityState.EMPTY
     assert loaded.engine == ENGINE
     assert loaded.draft.inputs == Inputs().recommended()
 
@@ -200,7 +200,9 @@ def test_every_signal_of_another_plan_finds_all_parts_up_to_date(loaded):
             if meta.method(index).methodType() is QMetaMethod.MethodType.Signal:
                 getattr(part, meta.method(index).name().data().decode()).connect(look)
     warned = (
-        Check(subject=EVERYTHING, title="Disk", verdict=Verdict.WARNING, sentence="It is full."),
+        Check(
+            subject=EVERYTHING, title="Disk", verdict=CheckVerdict.WARNING, sentence="It is full."
+        ),
     )
     loaded.adopt(
         replace(TWO.without_experts([1]), method="linear"),

@@ -18,7 +18,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, current_theme, icon, set_scheme
 from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.labels import plain_label
-from ace_gui.gui.widgets.layout import Column
+from ace_gui.gui.widgets.layout import WrappedColumn
 from ace_gui.gui.widgets.lazy import LazyTabs
 from tests.helpers.contrast import contrast
 
@@ -143,7 +143,7 @@ def test_a_choice_gives_up_the_middle_of_what_does_not_fit(qtbot: QtBot) -> None
 
 
 def test_labels_give_back_the_height_that_they_needed_when_narrower(qtbot: QtBot) -> None:
-    column = Column()
+    column = WrappedColumn()
     qtbot.addWidget(column)
     layout = QVBoxLayout(column)
     layout.setContentsMargins(0, 0, 0, 0)

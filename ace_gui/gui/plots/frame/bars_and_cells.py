@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from ace_gui.gui.plots.frame.canvas import NameAxis, QuantityAxis, room_at_end
 from ace_gui.gui.plots.frame.items import Bands
-from ace_gui.gui.plots.frame.spec import Bar, Cells, PlotSpec
+from ace_gui.gui.plots.frame.spec import PlotBar, PlotCells, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.theme import Face, face
 
@@ -157,7 +157,7 @@ class BarsPlot(SpecPlot):
             return math.log10(value)
         return math.nan
 
-    def _end(self, spec: PlotSpec, bar: Bar) -> QPointF:
+    def _end(self, spec: PlotSpec, bar: PlotBar) -> QPointF:
         """The end of a bar with its error."""
         along = bar.group + bar.offset
         end = self._at(bar.value + bar.error)
@@ -201,7 +201,7 @@ class BarsPlot(SpecPlot):
             self.point_chosen.emit(group)
 
 
-def _pen_and_brush(bar: Bar) -> tuple[object, object]:
+def _pen_and_brush(bar: PlotBar) -> tuple[object, object]:
     if not bar.outlined:
         return pg.mkPen(None), pg.mkBrush(bar.colour)
     pale = QColor(bar.colour)
@@ -259,7 +259,7 @@ class CellsPlot(SpecPlot):
         self.canvas.addItem(self._rectangles)
 
     @property
-    def cells(self) -> Cells | None:
+    def cells(self) -> PlotCells | None:
         if self.spec is None:
             return None
         return self.spec.cells

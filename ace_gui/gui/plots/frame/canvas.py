@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.formatting import number_text, power_of_ten
-from ace_gui.gui.plots.frame.spec import Axis
+from ace_gui.gui.plots.frame.spec import PlotAxis
 from ace_gui.gui.theme import Face, face
 
 _LONGEST_LABEL = "0.001"  # a number is below its tick, and half of it extends beyond the axis
@@ -90,7 +90,7 @@ class QuantityAxis(_PlainAxis):
         self.setStyle(tickTextOffset=4, autoExpandTextSpace=True)
         self.setGrid(255 if grid else False)
 
-    def declare(self, axis: Axis, *, logarithmic: bool) -> None:
+    def declare(self, axis: PlotAxis, *, logarithmic: bool) -> None:
         self.logarithmic = logarithmic
         self.picture = None
         self.setScale(axis.scale)
@@ -215,7 +215,7 @@ class NameAxis(_PlainAxis):
 
     _names: tuple[str, ...] = ()
 
-    def declare(self, axis: Axis, *, logarithmic: bool) -> None:  # noqa: ARG002  (QuantityAxis')
+    def declare(self, axis: PlotAxis, *, logarithmic: bool) -> None:  # noqa: ARG002  (QuantityAxis')
         """Show the names of this axis at 0, 1, 2, …"""
         self._names = tuple(axis.names)
         self._fit_names()

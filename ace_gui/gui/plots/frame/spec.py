@@ -37,7 +37,7 @@ class LegendEntry:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Curve(LegendEntry):
+class PlotCurve(LegendEntry):
     """Values drawn as a line, as symbols, or both. Its key in the legend shows and hides it."""
 
     y: NDArray[np.float64]
@@ -89,7 +89,7 @@ class Curve(LegendEntry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
+class PlotAxis:
     """An axis of a plot."""
 
     title: str = ""
@@ -126,7 +126,7 @@ class Axis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class PlotMark:
     """A line across the plot at a value of one axis, with a label at a share of its length."""
 
     value: float
@@ -136,7 +136,7 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class PlotBar:
     """A bar from zero."""
 
     group: int
@@ -158,7 +158,7 @@ class Bar:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cells:
+class PlotCells:
     """A matrix of cells, the first row on top. The two axes name its rows and columns.
 
     ``colours``: uint8, rows × columns × red, green, blue and alpha. ``texts`` are drawn in the
@@ -176,15 +176,15 @@ class PlotSpec:
 
     title: str
     """Above it."""
-    curves: Sequence[Curve] = ()
+    curves: Sequence[PlotCurve] = ()
     """In drawing order."""
     sentence: str = ""
     """What it shows."""
-    x: Axis = field(default_factory=Axis)
+    x: PlotAxis = field(default_factory=PlotAxis)
     """The horizontal axis."""
-    y: Axis = field(default_factory=Axis)
+    y: PlotAxis = field(default_factory=PlotAxis)
     """The vertical axis."""
-    marks: Sequence[Mark] = ()
+    marks: Sequence[PlotMark] = ()
     """Lines across, with a name."""
     columns: Callable[[], Sequence[FigureColumn]] = tuple
     """Its data as a table."""
@@ -196,9 +196,9 @@ class PlotSpec:
     """For screen readers."""
     awaited: bool = False
     """Whether the merge's curve will follow; the legend already has its entry."""
-    cells: Cells | None = None
+    cells: PlotCells | None = None
     """Coloured cells; None without any."""
-    bars: Sequence[Bar] = ()
+    bars: Sequence[PlotBar] = ()
     """They belong to groups, which an axis names."""
     strong_groups: Sequence[int] = ()
     """Groups with a background."""

@@ -21,7 +21,7 @@ from ace_gui.gui.plots.frame.canvas import NameAxis, QuantityAxis
 from ace_gui.gui.plots.frame.export_image import ThemedWidget
 from ace_gui.gui.plots.frame.items import CurveItem, EndLabel, EndLabels, place_names
 from ace_gui.gui.plots.frame.legend import Legend
-from ace_gui.gui.plots.frame.spec import Curve, LegendEntry, Mark, PlotSpec
+from ace_gui.gui.plots.frame.spec import LegendEntry, PlotCurve, PlotMark, PlotSpec
 from ace_gui.gui.theme import Face, Tokens, face, palette_of
 from ace_gui.gui.widgets.controls import widget_action
 
@@ -214,11 +214,11 @@ class SpecPlot(Plot):
                 symbolBrush=pg.mkBrush(fill),
             )
 
-    def drawn(self, curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def drawn(self, curve: PlotCurve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The positions of a curve's values on both axes; NaN where it is cut off."""
         return self._drawn[curve.key]
 
-    def _on_axes(self, curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _on_axes(self, curve: PlotCurve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         assert self.spec is not None
         x = curve.positions
         y = np.asarray(curve.y, dtype=np.float64)
@@ -233,7 +233,7 @@ class SpecPlot(Plot):
         for mark in self._lines:
             self.canvas.addItem(mark)
 
-    def _line_of(self, mark: Mark) -> pg.InfiniteLine:
+    def _line_of(self, mark: PlotMark) -> pg.InfiniteLine:
         if mark.upright:
             anchor = [(-0.04, 0.5), (1.04, 0.5)]
         else:
@@ -278,7 +278,7 @@ class SpecPlot(Plot):
                 labels.append(EndLabel(curve.key, curve.end, ink, end, strong=curve.strong, on=on))
         self.ends.set_labels(labels)
 
-    def is_on(self, curve: Curve) -> bool:
+    def is_on(self, curve: PlotCurve) -> bool:
         return all(map(self.legend.is_on, (curve.key, *curve.with_keys)))
 
     def fit(self) -> None:
@@ -337,14 +337,14 @@ class SpecPlot(Plot):
 
     # Mouse
 
-    def nearest(self, scene_position: QPointF) -> tuple[Curve, int] | None:
+    def nearest(self, scene_position: QPointF) -> tuple[PlotCurve, int] | None:
         """The curve and the index of the nearest shown value, if one is near."""
         view = self.canvas.getViewBox()
         if self.spec is None or not view.sceneBoundingRect().contains(scene_position):
             return None
         at = view.mapSceneToView(scene_position)
         pixel = view.viewPixelSize()
-        best: tuple[float, Curve, int] | None = None
+        best: tuple[float, PlotCurve, int] | None = None
         for curve in self.spec.curves:
             x, y = self.drawn(curve)
             if not self.is_on(curve) or not len(x) or not (curve.label or curve.names):
@@ -398,7 +398,7 @@ class SpecPlot(Plot):
                     lines.append(curve_near.text(at))
         return "\n".join(lines)
 
-    def _point_at(self, chosen: Curve | None, index: int | None) -> None:
+    def _point_at(self, chosen: PlotCurve | None, index: int | None) -> None:
         """Highlight one curve and fade the others, with a line at the position."""
         for key, item in self.items.items():
             item.setOpacity(1.0 if chosen is None or key == chosen.key else _FADED)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui.checkpoints.derived import NOWHERE, runs
-from ace_gui.engine.contract.plan import Check, Disposition, Verdict
+from ace_gui.engine.contract.plan import Check, CheckVerdict, Disposition
 from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
@@ -170,7 +170,7 @@ def test_what_was_matched_and_left_out_is_told(tmp_path):
     expert = folder_of(tmp_path / "one", list("bxyza"), seed=1)
     other = folder_of(tmp_path / "two", list("abcdz"), seed=2)
     check = check_of(prepared_of(base, expert, other))
-    assert check.verdict is Verdict.NOTE
+    assert check.verdict is CheckVerdict.NOTE
     assert "2 have other rows here, 2 of the base's tokens are missing" in check.sentence
     assert "1 new tokens (`z`) are added" in check.sentence
     assert "2 tokens that not every expert has are left out (`x`, `y`)" in check.sentence
@@ -196,7 +196,7 @@ def test_the_base_can_keep_its_rows(tmp_path, tokens: list[str] | None):
     result = merged_tensors(prepared, tmp_path / "store")
     assert all(torch.equal(result[name], weights(base)[name]) for name in kept)
     assert torch.allclose(result["norm"], weights(expert)["norm"])
-    assert check_of(prepared).verdict is not Verdict.WARNING
+    assert check_of(prepared).verdict is not CheckVerdict.WARNING
 
 
 def test_by_position_other_sizes_are_refused_and_other_orders_warned_of(tmp_path):
@@ -207,7 +207,7 @@ def test_by_position_other_sizes_are_refused_and_other_orders_warned_of(tmp_path
         prepared_of(base, longer, vocabulary="position")
     assert "base's kept" in caught.value.sentence
     check = check_of(prepared_of(base, moved, vocabulary="position"))
-    assert check.verdict is Verdict.WARNING
+    assert check.verdict is CheckVerdict.WARNING
     assert "match them by token" in check.sentence
 
 
