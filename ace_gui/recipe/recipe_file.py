@@ -28,7 +28,8 @@ from ace_gui.recipe.file_schema import (
     known_keys,
     values_of,
 )
-from ace_gui.recipe.mergekit.reading import from_mergekit, is_mergekit
+from ace_gui.recipe.mergekit.reading import from_mergekit
+from ace_gui.recipe.mergekit.recognising import is_mergekit
 from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
 from ace_gui.recipe.model_paths import ModelPaths

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.planning.dispositions import split_row
+from ace_gui.engine.planning.split_rows import split_row
 
 H, HEADS = 32, 4
 COMMON = {"hidden_size": H, "num_hidden_layers": 1, "num_attention_heads": HEADS, "vocab_size": 40}

@@ -197,10 +197,7 @@ class EngineClient(QObject):
                 self.session.fail(end.error)
             self.ended.emit(entry.job, end)
             return
-        if entry.state is not None:
-            level = Level.INFO
-        else:
-            level = Level.DETAIL
+        level = Level.DETAIL if entry.state is None else Level.INFO
         ended = "cancelled" if isinstance(end, JobCancelled) else "done"
         took = duration(time.monotonic() - entry.began)
         log.add(level, LogSource.ENGINE, f"{entry.title}: {ended} after {took}.")

@@ -14,9 +14,9 @@ from ace_gui.engine.contract.events import MergeStarted, TensorFinished
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, reports
-from ace_gui.engine.planning.dispositions import split_row
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.split_rows import split_row
 from ace_gui.engine.streaming import Assembly, of_row
 from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.adapters import factors, save_adapter
