@@ -107,7 +107,7 @@ class Calibration:
                 data.content(),
                 [state_of(path) for path in loading.files],
                 sorted(loading.config.items()),
-                None if loading.own is None else sorted(loading.own.names.items()),
+                None if loading.replaced is None else sorted(loading.replaced.names.items()),
             )
             for data, loading in self.tasks
         ]

@@ -370,10 +370,10 @@ def _key(trial: Trial, device: torch.device) -> str:
     loading = trial.loading
     if loading.model is not None:
         return ""
-    if loading.own is None:
+    if loading.replaced is None:
         own_names = None
     else:
-        own_names = sorted(loading.own.names.items())
+        own_names = sorted(loading.replaced.names.items())
     terms = (
         repr(replace(data.task, limit=None)),
         data.kind,

@@ -20,7 +20,7 @@ from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.evaluating.evaluators import Batch, Evaluator, Piece
 from ace_gui.engine.evaluating.kinds import evaluator
-from ace_gui.engine.evaluating.subjects import Loading, Own, loading_of
+from ace_gui.engine.evaluating.subjects import Loading, ReplacedTensors, loading_of
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.modules.stored import has_modules, read_manifest
 from ace_gui.engine.planning.recipe_models import experts_with_heads
@@ -50,8 +50,8 @@ def load(loading: Loading, device: torch.device) -> Any:
     if 4 * count <= _SHARE * _free(device):
         model = model.float()
     lacking = {*report.missing, *report.mismatched}
-    if loading.own is not None:
-        lacking -= _put(loading, loading.own, model, lacking)
+    if loading.replaced is not None:
+        lacking -= _put(loading, loading.replaced, model, lacking)
     if lacking:
         raise MismatchError(
             f"{path_text(loading.folder)} cannot be scored as {type(model).__name__}: it lacks "
@@ -89,7 +89,7 @@ def _free(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0]
 
 
-def _put(loading: Loading, source: Own, model: Any, lacking: set[str]) -> set[str]:
+def _put(loading: Loading, source: ReplacedTensors, model: Any, lacking: set[str]) -> set[str]:
     """Copy an expert's own tensors into a model; returns their names."""
     targets = dict(model.named_parameters(remove_duplicate=False)) | dict(
         model.named_buffers(remove_duplicate=False)

@@ -42,7 +42,7 @@ class Subject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Own:
+class ReplacedTensors:
     """Tensors that replace some of a model's. ``names``: from the model to the ``checkpoint``.
 
     ``fills``: tensors that the model lacks are taken from the checkpoint as well.
@@ -66,7 +66,7 @@ class Loading:
     """Its folder."""
     config: Mapping[str, Any]
     """That of the model with its head."""
-    own: Own | None = None
+    replaced: ReplacedTensors | None = None
     """Tensors from other files that are put into the model; None without any."""
     modules: ModulesOf | None = None
     """Modules to attach; None without any."""
@@ -84,7 +84,11 @@ class Loading:
             for entry in sorted(folder.iterdir())
             if entry.is_file()
         ]
-        paths += [] if self.own is None else [stamp.path for stamp in self.own.checkpoint.files]
+        paths += (
+            []
+            if self.replaced is None
+            else [stamp.path for stamp in self.replaced.checkpoint.files]
+        )
         if self.modules is not None and self.modules.base is not None:
             paths += [stamp.path for stamp in open_files(self.modules.base).files]
         return tuple(dict.fromkeys(paths))
@@ -211,8 +215,10 @@ def _base_with_head(opened: RecipeModels, owner: int) -> Loading:
     kept_names = opened.kept_T[owner]
     if not kept_names and class_of(base.config) == class_of(own_config):
         return base
-    source = Own(checkpoint=expert.checkpoint, names={name: name for name in kept_names})
-    return replace(base, config=_with_vocabulary(own_config, base.config), own=source)
+    source = ReplacedTensors(
+        checkpoint=expert.checkpoint, names={name: name for name in kept_names}
+    )
+    return replace(base, config=_with_vocabulary(own_config, base.config), replaced=source)
 
 
 def _as_it_is(path: Path, preprocessing: Sequence[Path]) -> Loading:
@@ -229,12 +235,12 @@ def _with_adapter(
     preprocessing = (adapter, loading.folder)
     config = config_with_head(loading.config, adapter, model.checkpoint)
     if config is None:
-        source = Own(checkpoint=model.checkpoint, names=dict(names), fills=False)
-        return replace(loading, preprocessing=preprocessing, own=source)
+        source = ReplacedTensors(checkpoint=model.checkpoint, names=dict(names), fills=False)
+        return replace(loading, preprocessing=preprocessing, replaced=source)
     body = {name: stored for name, stored in names.items() if head_role(name) is None}
     heads = {name: name for name in head_tensors(model.checkpoint)}
-    source = Own(checkpoint=model.checkpoint, names=body | heads)
-    return replace(loading, config=config, preprocessing=preprocessing, own=source)
+    source = ReplacedTensors(checkpoint=model.checkpoint, names=body | heads)
+    return replace(loading, config=config, preprocessing=preprocessing, replaced=source)
 
 
 def loading_of(
@@ -258,11 +264,11 @@ def loading_of(
     else:
         head = kept_head(loading.folder, expert)
     if head is not None and expert is not None:
-        source = Own(checkpoint=head, names={name: name for name in head.tensors})
+        source = ReplacedTensors(checkpoint=head, names={name: name for name in head.tensors})
         if (folder / HEADS / expert / "config.json").is_file():
             config = _config(folder / HEADS / expert)
         config = _with_vocabulary(config or _recipe_config(folder, expert), loading.config)
-        loading = replace(loading, config=config, own=source)
+        loading = replace(loading, config=config, replaced=source)
     return replace(loading, modules=modules_of(folder, expert, base))
 
 

@@ -151,7 +151,7 @@ class InspectionContext:
             prepared.method_of(row).name,
             added_sources([prepared.method_of(row).name]),
             prepared.parameters_of(row),
-            prepared.own_of(row),
+            prepared.expert_parameters_of(row),
             prepared.weights_of(row),
             prepared.findings_of(row),
             [part.key for pair in prepared.groundwork.statistics.values() for part in pair],

@@ -101,9 +101,9 @@ class TensorMerge:
         self, row: PlanRow, readers: Readers, device: torch.device, dtype: torch.dtype | None = None
     ) -> None:
         self.row = row
-        self._dtype = dtype
-        self._prepared = readers.prepared
-        self._readers = readers
+        self.output_dtype = dtype
+        self.prepared = readers.prepared
+        self.readers = readers
         self.device = device
         self._squared_norm = 0.0
         self._diagnostics = Diagnostics()
@@ -115,7 +115,7 @@ class TensorMerge:
     @property
     def gpu_bytes(self) -> int:
         """Estimated GPU memory of the merge in bytes."""
-        return whole_bytes(self.row, self._prepared)
+        return whole_bytes(self.row, self.prepared)
 
     @property
     def stored_bytes(self) -> int:
@@ -134,29 +134,29 @@ class TensorMerge:
             yield from self._pieces(pool)
             return
         except NonFiniteError as error:
-            self._resolved = resolve_non_finite(error, self.row, self._readers)
+            self._resolved = resolve_non_finite(error, self.row, self.readers)
         self.row = self._resolved.row
         self._squared_norm = 0.0
         yield from self._pieces(pool)
 
     def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
         elements = math.prod(self.row.shape)
-        width = self._prepared.row_width(self.row)
+        width = self.prepared.row_width(self.row)
         # A part of a tensor comes in one piece, as it may have to be inserted between other parts.
         parts = list(parts_of(elements, width)) if self.row.part is None else [(0, elements)]
         if not self._is_combined:
-            read = partial(self._readers.base.read, self.row.tensor)
+            read = partial(self.readers.base.read, self.row.tensor)
 
             def copied(part: Part) -> OutputChunk:
-                values = rounded(of_row(self.row, part, read), self._dtype, self.row.name)
+                values = rounded(of_row(self.row, part, read), self.output_dtype, self.row.name)
                 return OutputChunk(start=part[0], values=values)
 
             yield from ordered(pool, copied, parts)
             return
-        if self._prepared.is_whole(self.row):
+        if self.prepared.is_whole(self.row):
             yield from merge_whole([self])
             return
-        if kept_bytes(self.row, self._prepared):
+        if kept_bytes(self.row, self.prepared):
             self._caches = {part: {} for part in parts}
         yield from self._in_parts(parts, self._findings(parts, pool), pool)
         self._caches = {}
@@ -164,7 +164,7 @@ class TensorMerge:
     def _findings(self, parts: Sequence[Part], pool: ThreadPoolExecutor) -> Findings:
         """The findings of the model's surveys, and of this tensor's surveys."""
         row = self.row
-        prepared = self._prepared
+        prepared = self.prepared
         experts = range(len(self.row.experts))
 
         def vectors(survey: Survey, part: Part) -> Sequence[Tensor]:
@@ -191,24 +191,24 @@ class TensorMerge:
         """Merge in parts; all of them again if their votes differ from the assumed ones."""
         experts = len(self.row.experts)
         vote = Vote()
-        votes = self._prepared.method_of(self.row).votes and len(parts) > 1
+        votes = self.prepared.method_of(self.row).votes and len(parts) > 1
 
         def merged(all_findings: Findings, part: Part) -> OutputChunk:
             deltas = self._vectors(part)
             with merging_of(self.row.name, deltas.names):
-                chunk = merge_deltas(self.row, self._prepared, deltas, findings=all_findings)
-                return self._finished(deltas, chunk, part[0])
+                chunk = merge_deltas(self.row, self.prepared, deltas, findings=all_findings)
+                return self.finished(deltas, chunk, part[0])
 
         assumed = {**findings, SURPLUS: (0.0,) * experts} if votes else findings
         for piece in ordered(pool, partial(merged, assumed), parts):
-            self._note(piece)
+            self.note(piece)
             vote += piece.vote
             yield piece
         if votes and vote.matters and vote.surplus < 0:
             self._squared_norm = 0.0
             with_surplus = {**findings, SURPLUS: (vote.surplus,) * experts}
             for piece in ordered(pool, partial(merged, with_surplus), parts):
-                self._note(piece)
+                self.note(piece)
                 yield piece
 
     @property
@@ -218,19 +218,19 @@ class TensorMerge:
         if self._is_combined:
             norm = math.sqrt(self._squared_norm)
             report = report_of(self.row, self._names, self._diagnostics, norm)
-            noise = quantisation_noise(self.row, self._readers)
+            noise = quantisation_noise(self.row, self.readers)
             report = replace(report, quantisation_noise=noise)
         if self._resolved is not None:
             notes = (*self._resolved.notes, *report.notes)
             report = replace(report, notes=notes, non_finite=tuple(self._resolved.found))
         return replace(report, notes=(*report.notes, *self._fallbacks))
 
-    def _note(self, piece: OutputChunk) -> None:
+    def note(self, piece: OutputChunk) -> None:
         """Record the diagnostics of a piece for the report."""
         self._squared_norm += piece.squared_norm
         self._diagnostics = piece.diagnostics
 
-    def _finished(self, deltas: TaskVectors, merged: Merged, start: int) -> OutputChunk:
+    def finished(self, deltas: TaskVectors, merged: Merged, start: int) -> OutputChunk:
         """The base with a merged change of it, complete and rounded, and its diagnostics."""
         exact = squared_norm(merged.delta).sqrt()
         weight, norm = deltas.restored(deltas.base.add_(merged.delta), exact)
@@ -243,16 +243,16 @@ class TensorMerge:
         values = weight.reshape(-1)
         if row.part is None and row.is_merged:
             # Rows of new tokens are the experts' mean, whatever the method does elsewhere.
-            info = self._prepared.base.checkpoint.tensors[row.tensor]
+            info = self.prepared.base.checkpoint.tensors[row.tensor]
             for new in info.new_parts if isinstance(info, ExtendedInfo) else ():
                 first = max(new[0], start)
                 last = min(new[1], start + values.numel())
                 if first < last:
-                    mean = self._readers.base.read(row.tensor, (first, last))
+                    mean = self.readers.base.read(row.tensor, (first, last))
                     values[first - start : last - start] = mean
         return OutputChunk(
             start=start,
-            values=rounded(values, self._dtype, row.name),
+            values=rounded(values, self.output_dtype, row.name),
             squared_norm=norm * norm,
             diagnostics=merged.diagnostics,
             vote=merged.vote,
@@ -273,12 +273,12 @@ class TensorMerge:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return self._readers.names_of(self.row)
+        return self.readers.names_of(self.row)
 
     def _vectors(self, part: Part) -> TaskVectors:
-        width = self._prepared.row_width(self.row)
+        width = self.prepared.row_width(self.row)
         cached = self._caches.get(part)
-        return TaskVectors(self.row, self._readers, CPU, part, width, cached)
+        return TaskVectors(self.row, self.readers, CPU, part, width, cached)
 
 
 def in_the_end(pieces: Iterable[OutputChunk]) -> list[OutputChunk]:
@@ -302,13 +302,13 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
     could start again.
     """
     deltas = [
-        GpuVectors(work.row, work._readers, work.device, keep=work.keeps_experts)
+        GpuVectors(work.row, work.readers, work.device, keep=work.keeps_experts)
         if work.device.type == "cuda"
         else TaskVectors(
             work.row,
-            work._readers,
+            work.readers,
             work.device,
-            cache={} if kept_bytes(work.row, work._prepared) else None,
+            cache={} if kept_bytes(work.row, work.prepared) else None,
         )
         for work in works
     ]
@@ -316,11 +316,13 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
         with merging_of(works[0].row.name, deltas[0].names):
             if len(works) == 1:
                 work = works[0]
-                merged = [merge_deltas(work.row, work._prepared, deltas[0], output=work._dtype)]
+                merged = [
+                    merge_deltas(work.row, work.prepared, deltas[0], output=work.output_dtype)
+                ]
             else:
                 merged = _merged_batch(works, deltas)
             pieces = [
-                work._finished(task_vectors, delta, 0)
+                work.finished(task_vectors, delta, 0)
                 for work, task_vectors, delta in zip(works, deltas, merged, strict=True)
             ]
     except (MethodError, RuntimeError):
@@ -328,16 +330,16 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
             task_vectors.require_finite()
         raise
     for work, piece in zip(works, pieces, strict=True):
-        work._note(piece)
+        work.note(piece)
     return pieces
 
 
 def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -> list[Merged]:
     rows = [work.row for work in works]
-    prepared = works[0]._prepared
+    prepared = works[0].prepared
     weights = [prepared.weights_of(row) for row in rows]
     tolerances = [
-        task_vectors.tolerance(weight, work._dtype)
+        task_vectors.tolerance(weight, work.output_dtype)
         for work, task_vectors, weight in zip(works, deltas, weights, strict=True)
     ]
     layers = [
@@ -380,7 +382,7 @@ def _tensor_findings(
     if not row.is_merged or not surveys:
         return findings
     context = SurveyContext(
-        parameters=prepared.own_of(row) or [parameters] * len(row.experts),
+        parameters=prepared.expert_parameters_of(row) or [parameters] * len(row.experts),
         weights=prepared.weights_of(row),
         findings=findings or {},
         random_key=random_key,
@@ -423,7 +425,7 @@ def merge_deltas(
         keep_preliminary=keep_preliminary,
         random_key=random_key,
         findings=findings,
-        own=prepared.own_of(row),
+        own=prepared.expert_parameters_of(row),
         base=deltas.base,
         tolerance=_of_method(row, tolerance),
         measured=measured,

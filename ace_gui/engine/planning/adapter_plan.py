@@ -242,7 +242,7 @@ def shares_of(prepared: Prepared, row: PlanRow) -> Sequence[float] | None:
     count = len(row.experts)
     method = prepared.method_of(row)
     averaged = row.disposition is Disposition.AVERAGED
-    plain = row.after == NOTHING_AFTER and prepared.own_of(row) is None
+    plain = row.after == NOTHING_AFTER and prepared.expert_parameters_of(row) is None
     if not averaged and (not (method.sums and plain)):
         return None
     probes = list(torch.eye(count))

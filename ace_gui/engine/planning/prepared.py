@@ -104,7 +104,7 @@ class Prepared:
         """The measurements on the experts' data that the method of a row needs."""
         return self.method_of(row).need(self.parameters_of(row))
 
-    def own_of(self, row: PlanRow) -> list[Any] | None:
+    def expert_parameters_of(self, row: PlanRow) -> list[Any] | None:
         """The parameters of each expert that has the row; None if all use those of the row."""
         if row.override is None or not row.override.own:
             return None
