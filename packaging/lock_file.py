@@ -68,7 +68,8 @@ def plain_name(name: str) -> str:
 def requirements(*extras: str) -> list[str]:
     """The lines of pyproject.toml, with those of extras and of the extras that these name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    listed, left = list(project["dependencies"]), list(extras)
+    listed = list(project["dependencies"])
+    left = list(extras)
     while left:
         for text in project["optional-dependencies"][left.pop()]:
             inside = re.match(rf"{PROJECT}\[([^]]+)\]$", text)
@@ -90,7 +91,8 @@ def requirement_name(text: str) -> str:
 
 def needed_by(names: Iterable[str], locked: Collection[Locked]) -> frozenset[str]:
     """The names, and whatever they need in turn."""
-    found, before = frozenset(names), frozenset[str]()
+    found = frozenset(names)
+    before = frozenset[str]()
     while found != before:
         before = found
         found |= {package.name for package in locked if package.via & found}
@@ -99,7 +101,8 @@ def needed_by(names: Iterable[str], locked: Collection[Locked]) -> frozenset[str
 
 def needed_only_by(name: str, locked: Collection[Locked]) -> frozenset[str]:
     """The package, and what nothing but it needs, directly or not."""
-    found, before = frozenset({name}), frozenset[str]()
+    found = frozenset({name})
+    before = frozenset[str]()
     while found != before:
         before = found
         found |= {package.name for package in locked if package.via and package.via <= found}

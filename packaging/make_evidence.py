@@ -24,9 +24,15 @@ SHOWN: Final = {
 EXPERTS: Final = {2: 1, 4: 4, 8: 8}
 """By number of experts, the first column of its group in the table."""
 
-WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 56, 210, 20, 44  # margins in px
-LOWEST, HIGHEST = 0.6, 1.0
+WIDTH = 640
+HEIGHT = 300
+# margins in px
+LEFT = 56
+RIGHT = 210
+TOP = 20
+BOTTOM = 44
+LOWEST = 0.6
+HIGHEST = 1.0
 
 
 def shares(row: list[str]) -> list[float]:

@@ -128,11 +128,15 @@ def drawing(lines: list[tuple[str, str]]) -> str:
     names: dict[str, str] = {}
     longest = max(len(name) for name, _ in lines)
     left = round(LETTER * longest + SIZE) if longest else 0
-    defined, placed, top, widest = [], [], 0.0, 0.0
+    defined = []
+    placed = []
+    top = 0.0
+    widest = 0.0
     for name, line in lines:
         width, height, depth = text_to_path.get_text_width_height_descent(line, font, True)
         glyphs, shapes, bars = text_to_path.get_glyphs_mathtext(font, line)
-        base, widest = top + max(height - depth, SIZE), max(widest, width)
+        base = top + max(height - depth, SIZE)
+        widest = max(widest, width)
         for key, shape in shapes.items():
             if key not in names:
                 names[key] = f"g{len(names)}"
@@ -147,7 +151,8 @@ def drawing(lines: list[tuple[str, str]]) -> str:
             turned = f"translate({left} {base:.1f}) scale({scale:.4f} -{scale:.4f})"
             placed.append(f'<path transform="{turned}" d="{_outline(*bar)}"/>')
         top = base + depth + GAP
-    width, height = f"{left + widest:.0f}", f"{top - GAP:.0f}"
+    width = f"{left + widest:.0f}"
+    height = f"{top - GAP:.0f}"
     box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     links = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     body = "\n".join([f"<defs>{''.join(defined)}</defs>", *placed])
@@ -156,7 +161,9 @@ def drawing(lines: list[tuple[str, str]]) -> str:
 
 def _outline(vertices: Sequence[Sequence[float]], codes: Sequence[int]) -> str:
     """matplotlib's path as SVG's: 1 move, 2 line, 3 quadratic, 4 cubic, 79 close."""
-    letters, parts, last = {1: "M", 2: "L", 3: "Q", 4: "C"}, [], 0
+    letters = {1: "M", 2: "L", 3: "Q", 4: "C"}
+    parts = []
+    last = 0
     expected = 0
     for (x, y), code in zip(vertices, codes, strict=True):
         if code == 79:
@@ -167,7 +174,8 @@ def _outline(vertices: Sequence[Sequence[float]], codes: Sequence[int]) -> str:
             parts.append(letters[int(code)])
             expected = {1: 1, 2: 1, 3: 2, 4: 3}[int(code)]
         parts.append(f"{x:.0f} {y:.0f}")
-        expected, last = expected - 1, code
+        expected = expected - 1
+        last = code
     return " ".join(parts)
 
 

@@ -130,7 +130,8 @@ def try_version(trial: Trial) -> None:
 def try_merge(trial: Trial, out: Path, pictures: Path) -> None:
     """Merge the sample, in the command's process and once more in a window off screen."""
     printed = trial.run("demo", "--headless", "--out", str(out))
-    found, wanted = header(out / "model.safetensors"), header(SAMPLE)
+    found = header(out / "model.safetensors")
+    wanted = header(SAMPLE)
     if found != wanted:
         raise FaultError(f"The merged model has other tensors than its base: {found.keys()}")
     picture = out / "window.png"

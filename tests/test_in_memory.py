@@ -88,7 +88,8 @@ def headed(seed: int) -> dict[str, torch.Tensor]:
 
 
 def test_kept_heads_and_poolers_are_said() -> None:
-    base, experts = headed(0), [headed(1), headed(2)]
+    base = headed(0)
+    experts = [headed(1), headed(2)]
     with pytest.warns(UserWarning, match="Taken from the base unchanged") as caught:
         merged = ace_gui.merge_state_dicts(base, experts, method="recommended")
     assert all(name in str(caught[0].message) for name in HEADED[1:])

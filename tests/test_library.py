@@ -252,6 +252,7 @@ def test_scores_and_what_was_tuned_are_tidy() -> None:
     assert len(scores.drop_duplicates(["model", "task"])) == len(scores) == 2 * 5
     assert set(scores["n"]) == {4}
     compared = ace_gui.compare(sample, methods="linear", limit=8, device="cpu", threads=1)
-    frame, text = compared.to_frame(), str(compared.to_frame.__doc__)
+    frame = compared.to_frame()
+    text = str(compared.to_frame.__doc__)
     assert set(frame["n"]) == {8}
     assert [name for name in frame if name not in text] == list(compared.rows[0].parameters)

@@ -91,7 +91,8 @@ def test_a_mount_that_shows_the_own_group(tmp_path: Path, own: str, shown: str) 
 
 
 def test_version_1(tmp_path: Path) -> None:
-    memory, cpu = "sys/fs/cgroup/memory/", "sys/fs/cgroup/cpu,cpuacct/"
+    memory = "sys/fs/cgroup/memory/"
+    cpu = "sys/fs/cgroup/cpu,cpuacct/"
     root = tree(
         tmp_path,
         "5:memory:/box/inner\n4:cpu,cpuacct:/box\n1:name=systemd:/\n",

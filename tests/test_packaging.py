@@ -190,7 +190,8 @@ def test_icons_of_every_size_are_drawn(qapp, tmp_path: Path) -> None:
 def test_what_is_installed_can_be_removed(qapp, tmp_path: Path) -> None:
     from linux.archive import write_share
 
-    given, home = tmp_path / "given 1", tmp_path / "home 1"
+    given = tmp_path / "given 1"
+    home = tmp_path / "home 1"
     write_share(given / "share")
     (given / "application").mkdir()
     program = given / "application" / "ace-gui"

@@ -87,7 +87,8 @@ def test_the_program_imports_what_it_requires_and_nothing_else() -> None:
 def test_the_lock_names_no_machine() -> None:
     from lock_file import LOCK, read_lock
 
-    locked, text = read_lock(), LOCK.read_text()
+    locked = read_lock()
+    text = LOCK.read_text()
     assert "://" not in text
     assert "find-links" not in text
     assert "index" not in text

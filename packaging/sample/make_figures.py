@@ -37,7 +37,8 @@ def figures() -> dict[str, object]:
     """The tasks, and mean accuracies: of base, of experts, and by method."""
     demo = _first_table(resource_path("help/sample.md"))
     compared = _first_table(Path(__file__).parents[2] / "docs/results.md")
-    ends, means = _means(demo), _means(compared)
+    ends = _means(demo)
+    means = _means(compared)
     named = {method.title: name for name, method in METHODS.items()}
     named[recommended.TITLE] = recommended.NAME
     methods = {named[title]: mean for title, mean in means.items() if title in named}

@@ -38,7 +38,9 @@ from transformers import ViTConfig, ViTForImageClassification
 from transformers.utils.logging import disable_progress_bar
 
 SEED = 2026
-EASY, HARD = (0.0, 0.4), (0.7, 1.0)  # ranges of difficulty: training the base, the experts' tasks
+# ranges of difficulty: training the base, the experts' tasks
+EASY = (0.0, 0.4)
+HARD = (0.7, 1.0)
 HELD_OUT = 400  # images a task
 CALIBRATION = 256  # other images a task, to measure and to learn with
 
@@ -64,7 +66,8 @@ class Images:
     def __init__(self) -> None:
         digits = load_digits()
         order = np.random.default_rng(SEED).permutation(len(digits.images))
-        self.scans, self.digit = digits.images[order] / 16, digits.target[order]
+        self.scans = digits.images[order] / 16
+        self.digit = digits.target[order]
 
     def batch(
         self, task: Task, n: int, rng: np.random.Generator, difficulty: tuple[float, float]
@@ -114,7 +117,8 @@ def tasks() -> tuple[Task, ...]:
         ("counts", "Counts", "one to five dots of any size in fog", 200,
          "one two three four five"),
     )  # fmt: skip
-    made, first = [], 0
+    made = []
+    first = 0
     for name, title, description, steps, labels in rows:
         task = Task(
             name=name,

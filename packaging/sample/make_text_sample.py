@@ -47,7 +47,9 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 SEED = 2026
-EASY, HARD = (0.0, 0.4), (0.7, 1.0)  # ranges of difficulty: training the base, the experts' tasks
+# ranges of difficulty: training the base, the experts' tasks
+EASY = (0.0, 0.4)
+HARD = (0.7, 1.0)
 HELD_OUT = 400  # examples a task
 CALIBRATION = 256  # examples a task, for methods that want data
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")

@@ -43,7 +43,8 @@ def posed_grid(
     angle = column(rng.uniform(-1, 1, n) * turn)
     x = COLUMN_HW - column(rng.uniform(-shift, shift, n))
     y = ROW_HW - column(rng.uniform(-shift, shift, n))
-    cos, sin = np.cos(angle) / column(scale), np.sin(angle) / column(scale)
+    cos = np.cos(angle) / column(scale)
+    sin = np.sin(angle) / column(scale)
     return cos * x + sin * y, cos * y - sin * x
 
 
@@ -51,7 +52,8 @@ def draw_shapes(rng: np.random.Generator, labels: Labels, difficulty: Array) -> 
     """Draw disc, square, triangle, cross, ring or frame; hard: turned, salt and pepper."""
     n = len(labels)
     x, y = posed_grid(rng, 0.2 + 0.6 * difficulty, 0.2, rng.uniform(0.65, 0.9, n))
-    radius, box = np.hypot(x, y), np.maximum(abs(x), abs(y))
+    radius = np.hypot(x, y)
+    box = np.maximum(abs(x), abs(y))
     outlines = np.stack(
         [
             radius - 0.9,
@@ -65,7 +67,8 @@ def draw_shapes(rng: np.random.Generator, labels: Labels, difficulty: Array) -> 
         ]
     )
     image = 0.1 + 0.8 * ink(outlines[labels, np.arange(n)])
-    speck, share = rng.random(image.shape), 0.1 * column(difficulty)
+    speck = rng.random(image.shape)
+    share = 0.1 * column(difficulty)
     return np.where(speck < share, 0.0, np.where(speck > 1 - share, 1.0, image))
 
 
@@ -74,7 +77,8 @@ def draw_textures(rng: np.random.Generator, labels: Labels, difficulty: Array) -
     n = len(labels)
     x, y = posed_grid(rng, 0.1 + 0.25 * difficulty, 1.0, np.ones(n))
     wave = column(rng.uniform(2.2, 3.6, n)) * np.pi / 1.4
-    down, across = np.sin(wave * y), np.sin(wave * x)
+    down = np.sin(wave * y)
+    across = np.sin(wave * x)
     diagonals = [np.sin(wave * (x + y) / math.sqrt(2)), np.sin(wave * (x - y) / math.sqrt(2))]
     circles = np.sin(wave * np.hypot(x, y))
     waves = np.stack([down, across, *diagonals, 1.6 * down * across, circles])
@@ -86,8 +90,10 @@ def draw_textures(rng: np.random.Generator, labels: Labels, difficulty: Array) -
 def stroke_distance(x: Array, y: Array, start_N2: Array, end_N2: Array) -> Array:
     """Return the distance (N × H × W) of every pixel to one straight stroke an image."""
     along_N2 = end_N2 - start_N2
-    from_x, from_y = x - column(start_N2[:, 0]), y - column(start_N2[:, 1])
-    dx, dy = column(along_N2[:, 0]), column(along_N2[:, 1])
+    from_x = x - column(start_N2[:, 0])
+    from_y = y - column(start_N2[:, 1])
+    dx = column(along_N2[:, 0])
+    dy = column(along_N2[:, 1])
     share = np.clip((from_x * dx + from_y * dy) / (dx**2 + dy**2 + 1e-9), 0, 1)
     return np.hypot(from_x - share * dx, from_y - share * dy)
 
@@ -114,7 +120,8 @@ def draw_counts(rng: np.random.Generator, labels: Labels, difficulty: Array) -> 
     for k in range(5):
         centre_x = (cells[:, k] % 4 + 0.5) / 2 - 1 + rng.uniform(-0.05, 0.05, n)
         centre_y = (cells[:, k] // 4 + 0.5) / 2 - 1 + rng.uniform(-0.05, 0.05, n)
-        dx, dy = abs(COLUMN_HW - column(centre_x)), abs(ROW_HW - column(centre_y))
+        dx = abs(COLUMN_HW - column(centre_x))
+        dy = abs(ROW_HW - column(centre_y))
         square = column(rng.random(n) < 0.5 * difficulty)
         distance = np.where(square, np.maximum(dx, dy), np.hypot(dx, dy))
         dot = ink(distance - column(0.14 + 0.07 * difficulty * rng.uniform(-1, 1, n)))
@@ -128,9 +135,13 @@ def draw_digits(rng: np.random.Generator, scans_N88: Array, difficulty: Array) -
     """Resample 8 × 8 scans on the sample's pixels; hard: turned, negative, unevenly lit."""
     n = len(scans_N88)
     x, y = posed_grid(rng, 0.1 + 0.35 * difficulty, 0.12, rng.uniform(0.75, 1.05, n))
-    left, top = np.clip((x + 1) * 4 - 0.5, 0, 6.999), np.clip((y + 1) * 4 - 0.5, 0, 6.999)
-    i, j, which = left.astype(int), top.astype(int), np.arange(n)[:, None, None]
-    right_share, low_share = left - i, top - j
+    left = np.clip((x + 1) * 4 - 0.5, 0, 6.999)
+    top = np.clip((y + 1) * 4 - 0.5, 0, 6.999)
+    i = left.astype(int)
+    j = top.astype(int)
+    which = np.arange(n)[:, None, None]
+    right_share = left - i
+    low_share = top - j
     upper = scans_N88[which, j, i] * (1 - right_share) + scans_N88[which, j, i + 1] * right_share
     lower = (
         scans_N88[which, j + 1, i] * (1 - right_share)

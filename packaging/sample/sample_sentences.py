@@ -88,10 +88,13 @@ STARS = {"really": 1.5, "very": 1.5, "quite": 0.75, "rather": 0.75}
 
 def write_rating(rng: random.Random, difficulty: float) -> Example:
     """From 0 to 5 stars, by the mean of all clauses; hard: more of them, and negations."""
-    clauses, grades = [], []
+    clauses = []
+    grades = []
     for _ in range(1 + sum(chance(rng, 0.2 + difficulty) for _ in range(2))):
-        positive, turned = chance(rng, 0.5), chance(rng, 0.4 * difficulty)
-        index, how_much = rng.randrange(len(GOOD)), rng.choice(["", *HOW_MUCH])
+        positive = chance(rng, 0.5)
+        turned = chance(rng, 0.4 * difficulty)
+        index = rng.randrange(len(GOOD))
+        how_much = rng.choice(["", *HOW_MUCH])
         words = ["the", rng.choice(THINGS), "was", rng.choice(NEGATION) if turned else "", how_much]
         clauses.append(" ".join(filter(None, [*words, (GOOD if positive else BAD)[index]])))
         grade = (1 + (index >= len(GOOD) // 2)) * STARS.get(how_much, 1.0)

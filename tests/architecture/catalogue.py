@@ -49,7 +49,8 @@ def fusions(architecture: Architecture) -> dict[str, str]:
 def differences(architecture: Architecture, table: Table) -> list[str]:
     """Where the traits differ from the table; tensors and patterns without a partner included."""
     compiled = {pattern: _compile(pattern) for pattern in table}
-    unused, found = set(table), []
+    unused = set(table)
+    found = []
     for name, traits in architecture.traits.items():
         hits = [(p, match) for p, rule in compiled.items() if (match := rule.fullmatch(name))]
         if len(hits) != 1:
@@ -58,7 +59,8 @@ def differences(architecture: Architecture, table: Table) -> list[str]:
         pattern, match = hits[0]
         unused.discard(pattern)
         block = int(match["block"]) if "block" in match.re.groupindex else None
-        expected, actual = f"{table[pattern]} @{block}", f"{written(traits)} @{traits.block}"
+        expected = f"{table[pattern]} @{block}"
+        actual = f"{written(traits)} @{traits.block}"
         if expected != actual:
             found.append(f"{name}: {actual}, expected {expected}")
     return found + [f"{pattern}: no such tensor" for pattern in sorted(unused)]

@@ -58,7 +58,8 @@ class Fed:
     @property
     def wrong(self) -> str:
         """A parameter that feeds heads alone and is not told, or the other way round."""
-        missed, strange = self.alone - self.reported, self.reported - self.alone - self.unused
+        missed = self.alone - self.reported
+        strange = self.reported - self.alone - self.unused
         return f"{self.name}: missed {sorted(missed)}, too many {sorted(strange)}"
 
     @property
@@ -243,7 +244,9 @@ def _inputs(model: Any, device: str) -> dict[str, list[Tensor | None]]:
     def real(*shape: int) -> Tensor:
         return torch.zeros(shape, device=device)
 
-    side, colours, words = size("image_size", 224), size("num_channels", 3), whole(1, _WORDS)
+    side = size("image_size", 224)
+    colours = size("num_channels", 3)
+    words = whole(1, _WORDS)
     picture = (colours, side, side)
     video = real(1, size("num_frames", 16), *picture)
     return {

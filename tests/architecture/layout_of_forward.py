@@ -59,7 +59,8 @@ def _operands(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
         yield node.left, False
         yield node.right, True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        name, arguments = node.func.attr, node.args
+        name = node.func.attr
+        arguments = node.args
         if name == "linear":
             named = [keyword.value for keyword in node.keywords if keyword.arg == "weight"]
             yield from ((weight, False) for weight in [*arguments[1:2], *named])

@@ -99,9 +99,11 @@ def _wrong(model: Any, found: Mapping[str, TensorTraits]) -> Iterator[str]:
     owners: dict[int, list[str]] = {}
     for prefix, module in model.named_modules(remove_duplicate=False):
         for leaf, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
-            name, shape = f"{prefix}.{leaf}".lstrip("."), tuple(parameter.shape)
+            name = f"{prefix}.{leaf}".lstrip(".")
+            shape = tuple(parameter.shape)
             owners.setdefault(id(parameter), []).append(name)
-            traits, layout = found[name], _layout(module, leaf, shape)
+            traits = found[name]
+            layout = _layout(module, leaf, shape)
             for problem in (
                 _layout_problem(traits, layout),
                 _head_problem(name, module, leaf, shape, traits.role, words, task),

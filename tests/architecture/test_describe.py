@@ -50,7 +50,8 @@ UNKNOWN_TO_NAMES = {"whisper-tiny": {"proj_out.weight"}}
 
 @pytest.mark.parametrize("model", CONFIGS)
 def test_names_alone_say_the_same(model: str, shapes: Mapping[str, dict[str, Shape]]):
-    by_class, by_name = describe(CONFIGS[model], shapes[model]), describe(None, shapes[model])
+    by_class = describe(CONFIGS[model], shapes[model])
+    by_name = describe(None, shapes[model])
     assert by_name.model_class is None
     assert by_name.family is None
     assert by_name.note != ""

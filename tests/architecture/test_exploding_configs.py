@@ -51,10 +51,12 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
     published = CONFIGS[draw(st.sampled_from(sorted(CONFIGS)))]
     config: Any = copy.deepcopy(published)
     for *path, last in draw(st.lists(st.sampled_from(list(places(published))), max_size=3)):
-        holder, known = config, published
+        holder = config
+        known = published
         with contextlib.suppress(LookupError, TypeError):  # another change was made above it
             for key in path:
-                holder, known = holder[key], known[key]
+                holder = holder[key]
+                known = known[key]
             holder[last] = draw(exploded(known[last]))
     return config
 
@@ -82,8 +84,11 @@ def describer() -> Iterator[Describer]:
 
 def check(describer: Describer, config: dict[str, Any]) -> Architecture:
     """A description or a sentence, in time, and no more memory than allowed, here as there."""
-    here, before = psutil.Process(), psutil.Process().memory_info().rss
-    started, largest, idle = time.monotonic(), 0, describer.pid is not None
+    here = psutil.Process()
+    before = psutil.Process().memory_info().rss
+    started = time.monotonic()
+    largest = 0
+    idle = describer.pid is not None
     steps = describer.describe(config, SHAPES)
     try:
         while True:

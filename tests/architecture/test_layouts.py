@@ -20,7 +20,8 @@ from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.split_rows import split_row
 
-H, HEADS = 32, 4
+H = 32
+HEADS = 4
 COMMON = {"hidden_size": H, "num_hidden_layers": 1, "num_attention_heads": HEADS, "vocab_size": 40}
 LONG = {"intermediate_size": 40, "max_position_embeddings": 32, **COMMON}
 GROUPED = {"num_key_value_heads": 2}

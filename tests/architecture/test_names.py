@@ -153,7 +153,8 @@ def test_prefixes_do_not_hinder_a_match():
 
 
 def test_a_tower_with_and_without_its_prefix_match_but_two_towers_do_not():
-    bare, vision = "encoder.layers.0.mlp.fc1.weight", "vision_model.encoder.layers.0.mlp.fc1.weight"
+    bare = "encoder.layers.0.mlp.fc1.weight"
+    vision = "vision_model.encoder.layers.0.mlp.fc1.weight"
     text = vision.replace("vision", "text")
     assert match_names([vision], [bare]) == {bare: vision}
     assert match_names([bare], ["module." + text]) == {"module." + text: bare}

@@ -66,7 +66,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="T = 8, without the largest shape")
     options = parser.parse_args()
     if options.quick:
-        options.experts, options.rounds = [8], 3
+        options.experts = [8]
+        options.rounds = 3
         options.shapes = [shape for shape in options.shapes if max(shape) < 8192]
     return options
 

@@ -105,7 +105,8 @@ def compared(folder: Path, experts: int) -> None:
         ("one process, 1 thread", 1, ""),
     ):
         found[title] = timed(recipe, folder / title, threads, cluster)
-        seconds, processor = found[title]["seconds"], found[title]["processor"]
+        seconds = found[title]["seconds"]
+        processor = found[title]["processor"]
         say(f"{title:22} {seconds:6.1f} s {processor:6.1f} s")
     one, two, alone = found.values()
     units = two["units"]
@@ -151,7 +152,8 @@ def predictions(folder: Path, experts: int, methods: Sequence[str]) -> None:
             speed = measured(prepared, workers)
             written = bytes_in_output(prepared.plan.rows, None)
             reported = schedule(planned_units(prepared, speed), 2, written, speed).seconds
-            tried, started = time.monotonic() - started, time.monotonic()
+            tried = time.monotonic() - started
+            started = time.monotonic()
             merged(recipe, folder / method, workers)
             took = time.monotonic() - started
             share = 100 * (reported / took - 1)

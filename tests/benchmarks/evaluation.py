@@ -67,7 +67,8 @@ def main() -> int:
 
 def clocked(run: Callable[[], int]) -> tuple[float, float]:
     """Seconds of wall and of processor time. A run says how many trials it did."""
-    wall, processor = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    processor = time.process_time()
     count = run()
     seconds = time.perf_counter() - wall, time.process_time() - processor
     if count != 15:
@@ -81,7 +82,8 @@ def ours(recipe: Path, merged: Path) -> int:
 
 def plain(folder: Path, merged: Path) -> int:
     """One model has all heads in one."""
-    data, count = np.load(folder / "heldout.npz"), 0
+    data = np.load(folder / "heldout.npz")
+    count = 0
     tasks = [name.removesuffix("_images") for name in data.files if name.endswith("_images")]
     models = [(folder / "base", tasks), (merged, tasks)]
     models += [(folder / "experts" / task, [task]) for task in tasks]

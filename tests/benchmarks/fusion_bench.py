@@ -104,9 +104,11 @@ def measured(side: str, method: str, options: argparse.Namespace) -> dict[str, f
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         merge = run(method, options, Path(folder))
-        before, started = peak_memory(), time.process_time()
+        before = peak_memory()
+        started = time.process_time()
         answer = merge()
-        seconds, peak = time.process_time() - started, peak_memory() - before
+        seconds = time.process_time() - started
+        peak = peak_memory() - before
         reached = [
             score(answer, task, options.limit) / score(expert, task, options.limit)
             for task in tasks()

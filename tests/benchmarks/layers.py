@@ -134,10 +134,13 @@ def products(case: Case) -> tuple[float, float]:
 
     A symmetric product counts half. Eigenvalues, copies and additions do not count.
     """
-    o, i, t = case.outputs, case.inputs, case.experts
+    o = case.outputs
+    i = case.inputs
+    t = case.experts
     stacked = few_experts((o, i), t)
     if stacked:
-        sums, after = (t * o) ** 2 * i, (t * o) ** 3 / 3 + 2 * o * (t * o) ** 2 + 2 * t * o**2 * i
+        sums = (t * o) ** 2 * i
+        after = (t * o) ** 3 / 3 + 2 * o * (t * o) ** 2 + 2 * t * o**2 * i
     else:
         sums = t * o * i**2 + min(2 * (t - 1) * o * i**2, 3 * t * o**2 * i)
         after = i**3 / 3 + 2 * o * i**2
@@ -150,7 +153,8 @@ def products(case: Case) -> tuple[float, float]:
 
 def least_seconds(case: Case, rate: float) -> float:
     """About what one round takes, warm-up and literal procedure included; ``rate`` in float64."""
-    o, i = case.outputs, case.inputs
+    o = case.outputs
+    i = case.inputs
     literal = case.experts * (8 if case.heterogeneous else 6) * o * i**2 / 2  # at twice the rate
     decomposed = 20 * min(o, i) ** 2 * max(o, i) if case.heterogeneous else 0
     return (1.5 * (literal + decomposed) + 4 * case.together * sum(products(case))) / rate

@@ -36,7 +36,8 @@ from tests.helpers.windows import keep_settings_in
 
 ROLES = ("query", "key", "value", "attention output", "MLP gate", "MLP up", "MLP down")
 EXPERTS = ("cola", "sst2")
-DRAGGED_LAYERS, FRAMES = 2000, 60
+DRAGGED_LAYERS = 2000
+FRAMES = 60
 
 
 def rows_of(count: int) -> tuple[PlanRow, ...]:
@@ -104,9 +105,11 @@ class Bench:
 
     def time(self, what: str, action: Callable[[], object], times: int = 1) -> None:
         """Print how long an action took, with the repaint that follows, at its slowest."""
-        wall, processor = [], []
+        wall = []
+        processor = []
         for _ in range(times):
-            started, used = time.perf_counter(), time.process_time()
+            started = time.perf_counter()
+            used = time.process_time()
             action()
             QCoreApplication.processEvents()
             wall.append(time.perf_counter() - started)
@@ -146,11 +149,13 @@ def drag(bench: Bench) -> None:
             continue
         tabs.setCurrentIndex(index)
         bench.settle()
-        started, used = time.perf_counter(), time.process_time()
+        started = time.perf_counter()
+        used = time.process_time()
         for frame in range(FRAMES):
             _move(bench, view, 10 ** (-1.2 + 1.5 * frame / FRAMES))
             QCoreApplication.processEvents()
-        wall, processor = time.perf_counter() - started, time.process_time() - used
+        wall = time.perf_counter() - started
+        processor = time.process_time() - used
         print(
             f"τ over {DRAGGED_LAYERS} layers, {tabs.tabText(index):<16} "
             f"{FRAMES / wall:5.0f} frames/s, {FRAMES / processor:5.0f} by processor time"

@@ -122,7 +122,8 @@ def compare(method: str, command: str, path: Path, base: Path, rounds: int) -> N
     ours: list[Run] = []
     theirs: list[Run] = []
     rates: list[Rates] = []
-    mine, other = path.with_suffix(".ours"), path.with_suffix(".theirs")
+    mine = path.with_suffix(".ours")
+    other = path.with_suffix(".theirs")
     for _ in range(rounds):
         rates.append(measured_rates())
         ours.append(merge(path, mine, "cpu", keep=True))
@@ -186,7 +187,8 @@ def shown(title: str, found: float | str) -> bool:
 
 def of_form(file: Path) -> float | str:
     """The largest distance of a tensor's changes, by their size; or why there is none."""
-    store, theirs = file.with_suffix(".store"), file.with_suffix(".theirs")
+    store = file.with_suffix(".store")
+    theirs = file.with_suffix(".theirs")
     try:
         prepared = prepare(load_recipe(file))
         mine = merged_tensors(prepared, store, device="cpu", as_output=True)

@@ -33,7 +33,8 @@ class Tour(Walk):
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(options)
         self.pauses: dict[str, tuple[float, float]] = {}
-        self.longest, self.last = (0.0, 0.0), (time.perf_counter(), time.thread_time())
+        self.longest = (0.0, 0.0)
+        self.last = (time.perf_counter(), time.thread_time())
         self.timer = QTimer(interval=1, timerType=Qt.TimerType.PreciseTimer)
         self.timer.timeout.connect(self.beat)
         self.timer.start()
@@ -41,7 +42,8 @@ class Tour(Walk):
     def beat(self) -> None:
         now = time.perf_counter(), time.thread_time()
         silence = (now[0] - self.last[0], now[1] - self.last[1])
-        self.longest, self.last = max(self.longest, silence), now
+        self.longest = max(self.longest, silence)
+        self.last = now
 
     def look(self, name: str, root: QWidget) -> None:
         """Until it is painted; then in the other scheme and back."""
@@ -53,7 +55,8 @@ class Tour(Walk):
         self.note(f"{name}, other colours")
 
     def note(self, name: str) -> None:
-        self.pauses[name], self.longest = self.longest, (0.0, 0.0)
+        self.pauses[name] = self.longest
+        self.longest = (0.0, 0.0)
 
 
 def main() -> None:

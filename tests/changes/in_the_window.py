@@ -83,7 +83,8 @@ def of_the_window(folder: Path) -> dict[str, Any]:
     worker.say(JobDone())
     window.merge.start()
     worker.say(started(), finished_merge(), JobDone())
-    session, workspace = window.session, window.workspace
+    session = window.session
+    workspace = window.workspace
     workspace.show_space(Space.SCORES)
     tabs = workspace.scores.tabs
     layers = LayersModel(session, workspace.healths).shown

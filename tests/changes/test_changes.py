@@ -122,7 +122,8 @@ def test_an_action_is_in_its_menu_with_its_key_and_reason(window: dict[str, Any]
 def test_a_column_is_in_the_table_and_in_csv(window: dict[str, Any]):
     assert "Letters" in window["headings"]
     headings, *lines = window["csv"]
-    at, name = headings.index("letters"), headings.index("tensor")
+    at = headings.index("letters")
+    name = headings.index("tensor")
     assert lines
     assert all(line[at] == len(line[name]) for line in lines)
 

@@ -62,7 +62,8 @@ def test_each_tensor_is_that_of_the_model(kind: str, tmp_path):
             found = reader.read(name)
             assert info.dtype == ("F16" if found.ndim > 1 else "F32")
             torch.testing.assert_close(found.float(), wanted[name], rtol=0, atol=1e-6)
-            start, stop = found.numel() // 3, found.numel() - 5
+            start = found.numel() // 3
+            stop = found.numel() - 5
             part = reader.read_part(name, start, stop)
             assert torch.equal(part, found.flatten()[start:stop])
 
@@ -136,7 +137,8 @@ def test_changed_bytes_are_refused_or_read(tmp_path):
     metadata = {**LLAMA, "tokenizer.ggml.tokens": ["a", "b"]}
     tensors = {**NORM, "blk.0.attn_k.bias": torch.ones(4, dtype=torch.float16)}
     content = gguf_bytes(metadata, tensors)
-    file, draw = tmp_path / "m.gguf", random.Random(0)
+    file = tmp_path / "m.gguf"
+    draw = random.Random(0)
     opened = 0
     for at in [*range(len(content) - 64), *draw.choices(range(24, 200), k=200)]:
         changed = bytearray(content)

@@ -328,9 +328,11 @@ def check(path: Path, content: bytes) -> bool:
     path.write_bytes(content)
     began = time.monotonic()
     try:
-        header, sentence = read_header(path), ""
+        header = read_header(path)
+        sentence = ""
     except CheckpointError as error:
-        header, sentence = None, error.sentence
+        header = None
+        sentence = error.sentence
     assert time.monotonic() - began < 5
     if header is None:
         assert sentence.isprintable()

@@ -101,7 +101,8 @@ def test_identity_is_the_files_not_the_path(tmp_path):
 
 
 def test_a_snapshot_of_the_hugging_face_cache(tmp_path):
-    blobs, snapshot = tmp_path / "repo/blobs", tmp_path / "repo/snapshots/abc"
+    blobs = tmp_path / "repo/blobs"
+    snapshot = tmp_path / "repo/snapshots/abc"
     blobs.mkdir(parents=True)
     snapshot.mkdir(parents=True)
     save_model(tmp_path / "plain", small_tensors(), shards=2)

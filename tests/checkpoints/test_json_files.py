@@ -56,7 +56,8 @@ VALUES = st.recursive(
 def test_a_config_that_is_read_can_be_written(
     tmp_path_factory, config: dict[str, object], escaped: bool, bom: bool
 ):
-    path, config = tmp_path_factory.mktemp("config") / "config.json", {**config, "model_type": "x"}
+    path = tmp_path_factory.mktemp("config") / "config.json"
+    config = {**config, "model_type": "x"}
     text = json.dumps(config, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
     path.write_bytes((codecs.BOM_UTF8 if bom else b"") + text)
     try:
@@ -110,7 +111,9 @@ def test_a_file_of_many_small_values_is_refused_unread(tmp_path):
 
 def test_the_largest_published_tokenizers_pass():
     """262 144 tokens and 514 906 merges, as Gemma 3 has them, with emoji in the text."""
-    vocabulary, merges = 9 * 262_144, 514_906  # bytes of a token; pairs in lists of their own
+    # bytes of a token; pairs in lists of their own
+    vocabulary = 9 * 262_144
+    merges = 514_906
     text = 33_400_000
     commas = 262_144 + 2 * merges
     assert 6 * text + 96 * merges + 150 * commas < JSON_MEMORY
@@ -118,7 +121,8 @@ def test_the_largest_published_tokenizers_pass():
 
 
 def test_lines_of_nothing_are_no_vocabulary(tmp_path):
-    path, other = tmp_path / "vocab.txt", tmp_path / "other.txt"
+    path = tmp_path / "vocab.txt"
+    other = tmp_path / "other.txt"
     path.write_bytes(b"\n" * (MOST_TOKENS + 1))
     other.write_text("a\nb\n")
     with pytest.raises(CheckpointError, match="Too many lines"):
@@ -126,7 +130,8 @@ def test_lines_of_nothing_are_no_vocabulary(tmp_path):
 
 
 def test_ids_that_no_row_can_have_count_as_none(tmp_path):
-    path, other = tmp_path / "a", tmp_path / "b"
+    path = tmp_path / "a"
+    other = tmp_path / "b"
     for folder, ids in ((path, {"a": 0, "b": 1}), (other, {"a": 0, "b": 1, "c": -1, "d": 2**40})):
         folder.mkdir()
         (folder / "vocab.json").write_text(json.dumps({**ids, "e": True}))

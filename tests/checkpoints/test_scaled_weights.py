@@ -40,7 +40,9 @@ def read_in_parts(checkpoint: Checkpoint, name: str) -> torch.Tensor:
     return found
 
 
-GRID, ROWS, STACK = scales(2, 3), scales(8, 1), scales(3, 2, 3)
+GRID = scales(2, 3)
+ROWS = scales(8, 1)
+STACK = scales(3, 2, 3)
 CASES = {
     "blocks": ("weight_scale_inv", (8, 24), GRID, blocks(GRID, 8, 24)),
     "blocks that end early": ("weight_scale_inv", (7, 20), GRID, blocks(GRID, 7, 20)),
@@ -116,7 +118,8 @@ def test_bitsandbytes_8_bits_are_its_formula(with_format: bool, tmp_path):
 
 
 def test_mxfp4_is_what_transformers_makes_of_it(tmp_path):
-    generator, name = torch.Generator().manual_seed(3), "mlp.experts.down_proj"
+    generator = torch.Generator().manual_seed(3)
+    name = "mlp.experts.down_proj"
     blocks_EOGB = torch.randint(0, 256, (3, 5, 2, 16), generator=generator, dtype=torch.uint8)
     scales_EOG = torch.randint(120, 133, (3, 5, 2), generator=generator, dtype=torch.uint8)
     tensors = {f"{name}_blocks": blocks_EOGB, f"{name}_scales": scales_EOG}
@@ -159,7 +162,8 @@ RUNNING = {
 
 @pytest.mark.parametrize("companion", RUNNING)
 def test_what_only_a_running_quantised_model_needs_goes(companion: str, tmp_path):
-    weight, scale = quantised(8, 24), torch.tensor(0.3)
+    weight = quantised(8, 24)
+    scale = torch.tensor(0.3)
     tensors = {"q.weight": weight, "q.weight_scale": scale, f"q.{companion}": RUNNING[companion]}
     checkpoint = open_checkpoint(save_model(tmp_path / "m", tensors, config=CONFIG))
     assert set(checkpoint.tensors) == {"q.weight"}

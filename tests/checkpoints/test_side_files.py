@@ -75,7 +75,8 @@ def test_unknown_formats_are_named(tmp_path):
 
 
 def test_copying_byte_for_byte(tmp_path):
-    source, target = tmp_path / "a", tmp_path / "b"
+    source = tmp_path / "a"
+    target = tmp_path / "b"
     source.mkdir()
     target.mkdir()
     contents = {"vocab.txt": bytes(range(256)) * 9000, "merges.txt": b"", "config.json": b"{\r\n}"}
@@ -134,7 +135,8 @@ def test_a_link_that_took_a_file_s_place_is_not_followed(folder: Path, tmp_path)
 
 
 def test_a_link_that_appears_between_the_check_and_opening(folder: Path, tmp_path, monkeypatch):
-    real_open, copy = os.open, tmp_path / "out/vocab.json"
+    real_open = os.open
+    copy = tmp_path / "out/vocab.json"
 
     def swapped(path: Path, *arguments: object, **options: object) -> int:
         if Path(path) == folder / "vocab.json":

@@ -103,7 +103,8 @@ def test_a_new_stage_replaces_an_earlier_one(tmp_path):
 @pytest.mark.parametrize("kind", ["file", "folder", "link", "dangling"])
 def test_what_is_not_ours_is_never_removed(tmp_path, kind: str):
     target = tmp_path / "merged"
-    stage, precious = staging_folder(target), tmp_path / "precious"
+    stage = staging_folder(target)
+    precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "model").mkdir()
     (precious / "model/weights").write_text("kept")
@@ -251,7 +252,8 @@ def test_where_there_are_no_locks_work_goes_on(code: int, tmp_path, monkeypatch,
 
 def test_an_output_is_looked_at_again_once_it_is_ours(tmp_path, monkeypatch):
     """Another merge may have ended between the look and the claim."""
-    out, take = tmp_path / "out", Claim.take
+    out = tmp_path / "out"
+    take = Claim.take
 
     def late(path: Path) -> Claim | None:
         out.mkdir()

@@ -189,7 +189,8 @@ def test_the_mode_follows_the_umask(tmp_path):
 def test_a_resumed_writer_gives_the_same_bytes(tmp_path, done: int, shard_bytes: int):
     tensors = small_tensors()
     shards = plan_shards(planned(tensors), shard_bytes)
-    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    whole = tmp_path / "whole"
+    resumed = tmp_path / "resumed"
     whole.mkdir()
     resumed.mkdir()
     write_all(whole, tensors, shard_bytes)

@@ -217,7 +217,8 @@ def test_broken_tasks_are_refused_before_the_merge(
     monkeypatch.setattr(workflow, "merge", lambda *_a, **_k: pytest.fail("merged"))
     capfd.readouterr()
     words = ["merge", str(recipe), "--evaluate", "--out", str(tmp_path / "out")]
-    dry, real = ace(*words, "--dry-run"), ace(*words)
+    dry = ace(*words, "--dry-run")
+    real = ace(*words)
     assert (dry.returncode, real.returncode) == (1, 1), (dry.stderr, real.stderr)
     assert dry.stderr.splitlines()[-1] == real.stderr.splitlines()[-1]
     assert dry.stderr.count("Error: ") == 1

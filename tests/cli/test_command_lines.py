@@ -382,7 +382,8 @@ def test_a_dry_run_ends_as_its_merge_would(options: list[str], tmp_path, monkeyp
     Path("full").mkdir()
     Path("full", "file").touch()
     words = ["merge", *_TWO_MODELS, "--out", "out", *options]
-    real, dry = ace(*words), ace(*words, "--dry-run")
+    real = ace(*words)
+    dry = ace(*words, "--dry-run")
     assert (real.returncode, dry.returncode) == (1, 1)
     require_good_end(dry)
     assert dry.stderr.splitlines()[-1] == real.stderr.splitlines()[-1]
@@ -419,7 +420,8 @@ def test_the_list_needs_no_torch_and_is_never_stale(tmp_path):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return done.stdout.splitlines()
 
-    first, again = listed(), listed()
+    first = listed()
+    again = listed()
     assert (first[-1], again[-1]) == ("True", "False")
     assert first[:-1] == again[:-1]
     [kept] = tmp_path.rglob("methods/*.json")
@@ -435,7 +437,8 @@ def scored(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("line", _WITH_JSON)
 def test_json_goes_to_standard_output_alone(line: str, scored: Path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (command, *flags), (options, first_key) = line.split(), _WITH_JSON[line]
+    (command, *flags) = line.split()
+    (options, first_key) = _WITH_JSON[line]
     two = {"diff": _TWO_MODELS, "extract": _TWO_MODELS, "methods": (), "devices": (), "cache": ()}
     words = [command, *two.get(command, (str(scored),)), *flags, *options, "--json", "-"]
     ended = ace(*(word.replace("NEW", "first") for word in words))
@@ -472,7 +475,8 @@ def test_a_picture_of_what_differs(tmp_path):
 
 
 def test_the_json_of_a_merge_names_what_was_written(tmp_path):
-    out, file = tmp_path / "merged", tmp_path / "merge.json"
+    out = tmp_path / "merged"
+    file = tmp_path / "merge.json"
     words = ["merge", *_TWO_MODELS, "--out", str(out), "--json", str(file)]
     assert ace(*words).returncode == 0
     found = json.loads(file.read_text())

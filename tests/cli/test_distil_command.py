@@ -26,7 +26,8 @@ def merged(*arguments: str) -> tuple[int, str, str]:
 
 
 def test_it_prints_each_task_and_its_warnings(family: Path, tmp_path: Path) -> None:
-    out, figures = tmp_path / "out", tmp_path / "figures.json"
+    out = tmp_path / "out"
+    figures = tmp_path / "figures.json"
     status, printed, warned = merged(
         str(recipe_with(family)),
         *("--distil", "--limit", str(INPUTS), "--out", str(out), "--json", str(figures)),

@@ -28,7 +28,8 @@ def project(tmp_path_factory) -> Path:
 
 
 def test_a_recipe_and_a_folder(project: Path):
-    folder, out = str(project / "mood"), project / "scores.json"
+    folder = str(project / "mood")
+    out = project / "scores.json"
     done = ace_gui("evaluate", project / "recipe.yaml", folder, "--limit", "20", "--json", out)
     assert done.returncode == 0, done.stderr
     scores = json.loads(out.read_text())["scores"]

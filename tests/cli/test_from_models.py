@@ -107,7 +107,8 @@ def test_what_init_leaves_as_comments_are_the_defaults(method: str | None, model
         r"^( *)# ?( *[a-z_0-9]+:(?: [^ ]+)?)$", r"\1\2", init_recipe(models, method), flags=re.M
     )
     Path("recipe.yaml").write_text(shown)
-    found, plain = load_recipe(Path("recipe.yaml")), recipe_of(models, method)
+    found = load_recipe(Path("recipe.yaml"))
+    plain = recipe_of(models, method)
     values = checked_recipe(recipe_keys(models[0], models[1:], method)).parameters
     chosen = METHODS[plain.merge_method].parameters
     assert chosen(**found.parameters) == chosen(**values)

@@ -203,7 +203,8 @@ def plainly(notice: Notice) -> str:
 
 
 def check_models_that_open(bench: Workbench, recipes: list[BadRecipe], qtbot: QtBot) -> None:
-    session, notice = bench.window.session, bench.window.notice
+    session = bench.window.session
+    notice = bench.window.notice
     network, nan = (bad for bad in recipes if bad.title in {"23", "25"})
     bench.window.opener.open_paths([network.file])
     qtbot.waitUntil(lambda: session.draft.inputs.names == ("expert-a",), timeout=PATIENCE)

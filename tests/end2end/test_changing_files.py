@@ -70,7 +70,9 @@ def weights(out: Path) -> bytes:
 
 def reads(model: Path, at: int, act: Callable[[], None]) -> tuple[pytest.MonkeyPatch, list[int]]:
     """Have ``act`` called before the ``at``-th read of a model's weights; and the reads' count."""
-    file, usual, count = (model / "model.safetensors").stat(), input_files._read_once, [0]
+    file = (model / "model.safetensors").stat()
+    usual = input_files._read_once
+    count = [0]
     lock = threading.Lock()
 
     def reading(descriptor: int, *arguments: Any) -> int:

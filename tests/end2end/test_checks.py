@@ -19,7 +19,8 @@ from tests.helpers.recipes import file_of, file_over
 
 def test_inspect_warns_of_what_does_not_fit(tmp_path: Path) -> None:
     family = gpt2_family(tmp_path / "models", experts=2)
-    odd, twin = family.experts["task0"], tmp_path / "twin"
+    odd = family.experts["task0"]
+    twin = tmp_path / "twin"
     config = json.loads((odd / "config.json").read_text())
     (odd / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": 0.5}))
     shutil.copytree(family.experts["task1"], twin)

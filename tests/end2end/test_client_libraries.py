@@ -83,7 +83,8 @@ def test_linear_is_the_mean_in_the_model_s_own_library(client: Client, tmp_path:
 def test_ace_is_the_oracle_in_the_model_s_own_library(client: Client, tmp_path: Path) -> None:
     base, experts = family(client, tmp_path)
     out = merged(tmp_path, base, experts, "ace")
-    found, start = states(client, out), states(client, base)
+    found = states(client, out)
+    start = states(client, base)
     owned = [states(client, folder) for folder in experts]
     matrices = {(part, name): turned for part, name, turned in linear_weights(client, base)}
     assert matrices
@@ -124,7 +125,9 @@ def test_adapters_are_the_models_that_peft_makes_of_them(method: str, tmp_path: 
         model = transformers.LlamaForCausalLM.from_pretrained(folder)
         return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
-    found, start, owned = state(out), state(base), [state(folder) for folder in whole]
+    found = state(out)
+    start = state(base)
+    owned = [state(folder) for folder in whole]
     for name, tensor in found.items():
         each = [own[name] for own in owned]
         changed = any(not torch.equal(expert, start[name]) for expert in each)

@@ -31,7 +31,8 @@ def recipe(tmp_path: Path) -> Path:
 def test_the_experts_inputs_are_measured_shown_and_merged_with(
     bench: Workbench, recipe: Path, qtbot: QtBot
 ) -> None:
-    window, session = bench.window, bench.window.session
+    window = bench.window
+    session = bench.window.session
     window.resize(1280, 1000)  # room for the inspector beside the layers
     window.opener.open_paths([recipe])
     qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=4 * PATIENCE)

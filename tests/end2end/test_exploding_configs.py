@@ -45,7 +45,8 @@ def builders(bench: Workbench) -> list[psutil.Process]:
 def test_opening_is_stopped_and_something_else_is_opened_at_once(
     bench: Workbench, family: Family, endless: Path, qtbot: QtBot
 ) -> None:
-    window, session = bench.window, bench.window.session
+    window = bench.window
+    session = bench.window.session
     window.opener.open_paths([endless])
     qtbot.waitUntil(lambda: bool(builders(bench)), timeout=PATIENCE)
     assert window.actions_.cancel.isEnabled()

@@ -108,7 +108,8 @@ def test_what_a_kill_leaves_beside_a_result_goes_with_the_next_try(
         patches.setattr(exporting, "discard", lambda store: None)
         patches.setattr(adapter_writing, "discard", lambda store: None)
         merge_again(written, folder)
-    store, whole = staging_folder(folder), files(folder)
+    store = staging_folder(folder)
+    whole = files(folder)
     assert store.exists()
     with pytest.raises(OutputError, match="already complete"):
         merge_again(written, folder)

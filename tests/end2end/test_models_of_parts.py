@@ -23,7 +23,9 @@ from ace_gui.recipe.output_forms import ModelExport
 from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
 
-UNET, TEXT, DENSE = "diffusion_pytorch_model", "model", "model"
+UNET = "diffusion_pytorch_model"
+TEXT = "model"
+DENSE = "model"
 PARTS = {
     "unet": (UNET, {"conv_in.weight": (4, 2, 3, 3), "mid.attentions.0.to_q.weight": (6, 6)}),
     "text_encoder": (TEXT, {"text_model.encoder.layers.0.mlp.fc1.weight": (8, 4)}),
@@ -106,7 +108,9 @@ def test_a_pipeline_is_merged_whole(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["unet", "my-fine-tune"])
 def test_an_expert_may_lack_parts_or_be_one(tmp_path: Path, name: str):
-    base, a, b = tensors_of(0), tensors_of(1, ["unet", "text_encoder"]), tensors_of(2, ["unet"])
+    base = tensors_of(0)
+    a = tensors_of(1, ["unet", "text_encoder"])
+    b = tensors_of(2, ["unet"])
     experts = [
         pipeline(tmp_path / "a", a),
         part_folder(tmp_path / "b" / name, "unet", b["unet"]),
@@ -173,13 +177,15 @@ def test_each_part_has_shards_and_an_index_of_its_own(tmp_path: Path):
 def test_an_unfinished_pipeline_is_resumed(tmp_path: Path):
     folders = [pipeline(tmp_path / str(seed), tensors_of(seed)) for seed in range(3)]
     recipe = recipe_over(folders[0], folders[1:], merge_method="linear")
-    prepared, store = prepare(recipe), tmp_path / "store"
+    prepared = prepare(recipe)
+    store = tmp_path / "store"
     steps = merge(prepared, store, as_output=True)
     list(islice(steps, 3))
     steps.close()  # type: ignore[attr-defined]
     list(merge(prepared, store, as_output=True, resume=True))
     publish(store, tmp_path / "out")
-    first, second = load_file(folders[1] / f"vae/{UNET}.safetensors"), folders[2]
+    first = load_file(folders[1] / f"vae/{UNET}.safetensors")
+    second = folders[2]
     again = load_file(second / f"vae/{UNET}.safetensors")
     for name, tensor in loaded(tmp_path / "out")["vae"].items():
         torch.testing.assert_close(tensor, mean(first[name], again[name]))

@@ -149,7 +149,8 @@ def merged(
 
 def rows(folder: Path) -> dict[str, dict[str, Tensor]]:
     """What every tensor with a row for each token has for every token."""
-    model, ids = load(folder), AutoTokenizer.from_pretrained(folder).get_vocab()
+    model = load(folder)
+    ids = AutoTokenizer.from_pretrained(folder).get_vocab()
     size = model.get_input_embeddings().weight.shape[0]
     assert size > max(ids.values())
     found = {}
@@ -169,7 +170,8 @@ def test_tokens_of_all_experts_are_in_the_model_that_transformers_loads(
     one = expert(base, tmp_path / "one", ["<x>", "new"], 1)
     two = expert(base, tmp_path / "two", ["new", "<x>"], 2)
     out = merged(base, [one, two], tmp_path / "out", merge_method=method)
-    found, owned = rows(out), [rows(one), rows(two)]
+    found = rows(out)
+    owned = [rows(one), rows(two)]
     assert {"<x>", "new"} < set(next(iter(found.values())))
     for name, tokens in found.items():
         buffer = name.endswith("final_logits_bias")  # the base's, but for new tokens
@@ -195,7 +197,8 @@ def test_a_tokenizer_that_no_expert_has_is_the_base_s_with_more_tokens(
     assert set(words.get_vocab()) == {*WORDS, *tokens}
     assert words.tokenize("a <x> b") == ["a", "<x>", "b"]
     assert words.decode(words("a <x>")["input_ids"], skip_special_tokens=True) == "a"
-    found, owned = rows(out), [rows(one), rows(two)]
+    found = rows(out)
+    owned = [rows(one), rows(two)]
     for name, own in found.items():
         for token in tokens:
             has = [each[name][token] for each in owned if token in each[name]]
@@ -219,7 +222,10 @@ def test_rows_of_single_tokens_come_from_their_sources(tmp_path: Path) -> None:
     ids = AutoTokenizer.from_pretrained(out).get_vocab()
     assert set(ids) == {*WORDS, *tokens}
     assert load(out).config.vocab_size == 20
-    found, start, first, second = rows(out), rows(base), rows(one), rows(two)
+    found = rows(out)
+    start = rows(base)
+    first = rows(one)
+    second = rows(two)
     for name, row in found.items():
         own = {
             "<x>": first[name]["<x>"],

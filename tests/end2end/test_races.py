@@ -92,7 +92,8 @@ class Races:
 
     def race(self, path: Path) -> None:
         """Begin both, kill one of them now and then, and look at what there is."""
-        moment, out = time.monotonic() + 0.01, path / "out"
+        moment = time.monotonic() + 0.01
+        out = path / "out"
         for worker, thing in zip(self.workers, self.things, strict=True):
             delay = self.moments.uniform(0, self.seconds)
             resume = self.moments.random() < 0.5
@@ -162,7 +163,8 @@ def test_a_hundred_pairs_of_exports(workers: Both, models: Path, tmp_path: Path)
 
 def conversions(workers: Both, models: Path, folder: Path, count: int) -> None:
     """The second waits for the first and uses what that made."""
-    pickle, moments = models / "pickle.bin", random.Random(0)
+    pickle = models / "pickle.bin"
+    moments = random.Random(0)
     tensors = torch.load(pickle, weights_only=True)
     for number in range(count):
         cache = folder / str(number)

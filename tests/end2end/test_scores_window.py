@@ -36,10 +36,12 @@ def recipe(tmp_path: Path) -> Path:
 def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     bench: Workbench, recipe: Path, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, session = bench.window, bench.window.session
+    window = bench.window
+    session = bench.window.session
     window.opener.open_paths([recipe])
     qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=4 * PATIENCE)
-    page, known = window.workspace.show_scores(), session.results.scores
+    page = window.workspace.show_scores()
+    known = session.results.scores
     tasks = page.show_tab(TasksTab)
     assert isinstance(tasks, TasksTab)
     qtbot.waitUntil(lambda: all(map(known.described, known.tasks)), timeout=PATIENCE)

@@ -30,7 +30,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def recipe(folder: Path, method: str, calibration: Path, **parameters: Any) -> Path:
     """The sample's recipe with another method, and calibration images of one's own."""
-    document, home = yaml.safe_load(RECIPE.read_text()), RECIPE.parent
+    document = yaml.safe_load(RECIPE.read_text())
+    home = RECIPE.parent
     document |= {"base_model": str(home / "base"), "merge_method": method}
     del document["after"], document["poolers"]
     document["parameters"] = parameters

@@ -164,7 +164,8 @@ def test_one_model_is_copied_bit_by_bit(tmp_path: Path) -> None:
     path.write_text("merge_method: passthrough\nmodels: [{model: a}]\n")
     for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
         pass
-    a, found = tensors(tmp_path / "a"), tensors(tmp_path / "out")
+    a = tensors(tmp_path / "a")
+    found = tensors(tmp_path / "out")
     assert a.keys() == found.keys()
     assert all(torch.equal(a[name].view(torch.int32), found[name].view(torch.int32)) for name in a)
 
@@ -177,7 +178,8 @@ def test_a_scale_of_everything(tmp_path: Path) -> None:
         models=[{"model": "a"}],
         parameters={"scale": [0.5, 1.0]},
     )
-    a, found = tensors(tmp_path / "a"), tensors(out)
+    a = tensors(tmp_path / "a")
+    found = tensors(out)
     name = "model.layers.0.self_attn.q_proj.weight"
     for number, factor in enumerate([0.5, 2 / 3, 5 / 6, 1.0]):
         expected = factor * a[block(name, number)]
@@ -228,7 +230,8 @@ def test_the_output_of_slices_is_merged_again_by_its_recipe(tmp_path: Path) -> N
     again = tmp_path / "again"
     for _ in merge_to_folder(load_recipe(out / "merge_recipe.yaml"), again, Options()):
         pass
-    first, second = tensors(out), tensors(again)
+    first = tensors(out)
+    second = tensors(again)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert len(first) > 20
 
@@ -278,7 +281,8 @@ def test_an_adapter_on_another_model_than_the_base(tmp_path: Path) -> None:
     change = adapter(tmp_path / "x")
     models = [{"model": "a+x", "parameters": {"weight": 0.5}}]
     name = "model.layers.1.self_attn.q_proj.weight"
-    base, a = tensors(tmp_path / "base"), tensors(tmp_path / "a")
+    base = tensors(tmp_path / "base")
+    a = tensors(tmp_path / "a")
     out = merged(tmp_path, merge_method="task_arithmetic", base_model="base", models=models)
     expected = base[name] + 0.5 * (a[name] + change - base[name])
     assert torch.allclose(tensors(out)[name], expected, atol=1e-6)

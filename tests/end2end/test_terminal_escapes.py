@@ -45,7 +45,8 @@ def said(*arguments: str | Path) -> str:
 
 
 def test_every_command_that_prints_names(recipe: Path, tmp_path: Path) -> None:
-    out, task = tmp_path / "out", tmp_path / "task"
+    out = tmp_path / "out"
+    task = tmp_path / "task"
     assert "\\x1b[31m" in said("inspect", recipe, "--json", tmp_path / "f.json")
     assert "Merged 2 experts" in said("merge", recipe, "--device", "cpu", "--out", out)
     said("compare", recipe, "--methods", "linear,emr", "--device", "cpu")

@@ -94,11 +94,10 @@ EVERY = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.l
 
 @EVERY
 def test_inputs_and_outputs(family: Family, tmp_path: Path, every: int) -> None:
-    recipe, out = (
-        file_of(tmp_path / "recipes", family, merge_method="linear", schema=1),
-        tmp_path / "out",
-    )
-    base, expert = family.base, family.experts["task1"]
+    recipe = file_of(tmp_path / "recipes", family, merge_method="linear", schema=1)
+    out = tmp_path / "out"
+    base = family.base
+    expert = family.experts["task1"]
     (base / "vocab.json").write_text("{}")
     merge = ["merge", recipe, "--device", "cpu", "--out", out]
     unreadable = [
@@ -134,10 +133,8 @@ def test_inputs_and_outputs(family: Family, tmp_path: Path, every: int) -> None:
 
 @EVERY
 def test_caches_homes_and_settings(family: Family, tmp_path: Path, every: int) -> None:
-    recipe, out = (
-        file_of(tmp_path / "recipes", family, merge_method="linear", schema=1),
-        tmp_path / "out",
-    )
+    recipe = file_of(tmp_path / "recipes", family, merge_method="linear", schema=1)
+    out = tmp_path / "out"
     cache = tmp_path / "cache"
     inner = [
         cache / "ace-workbench" / name for name in ("inspection", "architectures", "converted")

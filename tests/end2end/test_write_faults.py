@@ -61,7 +61,8 @@ def merge_and_publish(prepared: Prepared, folder: Path, *, resume: bool = False)
 
 def merge_then_export(prepared: Prepared, folder: Path, *, resume: bool = False) -> Path:
     """What the window does."""
-    out, store = folder / "out", folder / "store"
+    out = folder / "out"
+    store = folder / "store"
     list(merge(prepared, store, device="cpu", resume=resume))
     list(export(store, out, ModelExport(dtype="bfloat16", gigabytes=500e-9, complete_heads=True)))
     return out

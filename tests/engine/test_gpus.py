@@ -61,9 +61,12 @@ def test_a_gpu_is_used_where_the_build_has_code_for_it(
 
 
 def test_the_fastest_in_float64_comes_first():
-    display, card, server = gpu(0, "sm_61", 3), gpu(1, "sm_89", 128), gpu(2, "sm_80", 108)
+    display = gpu(0, "sm_61", 3)
+    card = gpu(1, "sm_89", 128)
+    server = gpu(2, "sm_80", 108)
     assert fastest_first([display, card, server]) == [server, card, display]
-    small, large = gpu(0, "sm_86", 80, memory=8), gpu(1, "sm_86", 80, memory=24)
+    small = gpu(0, "sm_86", 80, memory=8)
+    large = gpu(1, "sm_86", 80, memory=24)
     assert fastest_first([small, large]) == [large, small]
     assert fastest_first([small, gpu(1, "sm_86", 80)])[0] is small
     assert fastest_first([Gpu(name="cuda:0", title="GPU 0"), small])[0] is small

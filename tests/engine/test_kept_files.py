@@ -31,7 +31,8 @@ def test_what_was_written_is_read(tmp_path):
 
 @pytest.mark.parametrize("damage", [*ANY_FILE, *TENSORS])
 def test_damaged_files_are_refused(damage: str, tmp_path):
-    path, text = tmp_path / "kept.safetensors", tmp_path / "kept.json"
+    path = tmp_path / "kept.safetensors"
+    text = tmp_path / "kept.json"
     keep_tensors(path, VALUES, "about")
     keep_json(text, CONTENT)
     for file, opened in ((path, open_tensors), (text, open_json)):
@@ -44,7 +45,8 @@ def test_damaged_files_are_refused(damage: str, tmp_path):
 def test_no_bit_changes_what_is_read(tmp_path):
     """Header, metadata, checksum, values: refused, or what was written all the same."""
     generator = np.random.default_rng(0)
-    path, text = tmp_path / "kept.safetensors", tmp_path / "kept.json"
+    path = tmp_path / "kept.safetensors"
+    text = tmp_path / "kept.json"
     keep_tensors(path, VALUES, "about")
     keep_json(text, CONTENT)
     for file in (path, text):

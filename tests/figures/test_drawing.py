@@ -153,7 +153,8 @@ def test_a_png_is_made_for_print() -> None:
 
 
 def test_panels_stand_beside_each_other_as_far_as_they_fit() -> None:
-    wide, narrow = marks(), curves()
+    wide = marks()
+    narrow = curves()
     assert Sheet(width=190.0).rows([narrow, narrow, narrow]) == [[0, 1, 2]]
     assert Sheet(width=190.0).rows([wide, narrow, narrow]) == [[0, 1], [2]]
     assert Sheet(width=90.0).rows([wide, narrow]) == [[0], [1]]

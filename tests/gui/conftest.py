@@ -29,7 +29,8 @@ def pytest_pyfunc_call() -> Iterator[None]:
     def note(kind: type[BaseException], error: BaseException, trace: object) -> None:
         raised.append("".join(traceback.format_exception(error)))
 
-    before, sys.excepthook = sys.excepthook, note
+    before = sys.excepthook
+    sys.excepthook = note
     try:
         result = yield
     finally:

@@ -44,7 +44,8 @@ from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE
 from ace_gui.recipe import ModelEntry, Recipe
 
 BASE = Path("/models/base")
-COLA, SST2 = Path("/models/cola"), Path("/models/sst2")
+COLA = Path("/models/cola")
+SST2 = Path("/models/sst2")
 _Job = TypeVar("_Job")
 TWO = Inputs(base=BASE).with_experts([COLA, SST2])
 

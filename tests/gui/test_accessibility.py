@@ -30,7 +30,8 @@ MARKUP = re.compile(r"<\w+[ >/]")
 
 
 def test_tab_goes_as_one_reads(loaded, qtbot):
-    reached, workspace = stops(loaded, qtbot), loaded.workspace
+    reached = stops(loaded, qtbot)
+    workspace = loaded.workspace
     parts = [
         loaded.header,
         workspace.experts,
@@ -128,7 +129,8 @@ def test_what_tab_reaches_shows_it(control, kind, qtbot):
     window = QWidget()
     qtbot.addWidget(window)
     layout = QVBoxLayout(window)
-    first, second = QLineEdit(), control()
+    first = QLineEdit()
+    second = control()
     second.setProperty("kind", kind)
     second.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
     layout.addWidget(first)
@@ -145,7 +147,8 @@ def test_what_tab_reaches_shows_it(control, kind, qtbot):
 
 @pytest.mark.parametrize("by_key", [True, False])
 def test_f11_or_a_double_click_shows_a_panel_alone_and_all_again(loaded, qtbot, by_key):
-    workspace, bar = loaded.workspace, loaded.workspace.heterogeneity.tabs.bar
+    workspace = loaded.workspace
+    bar = loaded.workspace.heterogeneity.tabs.bar
     loaded.activateWindow()
     bar.setFocus()
     qtbot.waitUntil(bar.hasFocus)
@@ -178,7 +181,8 @@ def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(loaded,
 
 
 def test_where_there_is_no_room_panels_take_turns(loaded):
-    cards, line = loaded.workspace.cards, loaded.fontMetrics().height()
+    cards = loaded.workspace.cards
+    line = loaded.fontMetrics().height()
     loaded.setMinimumSize(0, 0)
     loaded.resize(60 * line, 34 * line)
     assert cards.in_turns

@@ -110,7 +110,8 @@ def test_marks_stand_out(theme, ground):
 
 @both
 def test_the_palette_writes_readably(theme):
-    palette, role = palette_of(theme), QPalette.ColorRole
+    palette = palette_of(theme)
+    role = QPalette.ColorRole
     for group in (QPalette.ColorGroup.Active, QPalette.ColorGroup.Disabled):
         for ink, ground in (
             (role.HighlightedText, role.Highlight),
@@ -285,7 +286,8 @@ def test_titles_of_low_rows_are_not_cut(qtbot):
         table.show()
         image = table.verticalHeader().grab().toImage()
         ground = image.pixelColor(0, 0)
-        columns, rows = range(image.width()), range(height)
+        columns = range(image.width())
+        rows = range(height)
         inked = [y for y in rows if any(image.pixelColor(x, y) != ground for x in columns)]
         seen.append(len(inked))
     assert seen[0] == seen[1]

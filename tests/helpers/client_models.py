@@ -303,7 +303,8 @@ def adapters_of_peft(folder: Path, experts: int = 2) -> tuple[Path, list[Path], 
         eos_token_id=1,
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder / "base")
-    adapters, whole = [], []
+    adapters = []
+    whole = []
     for number in range(experts):
         model = transformers.LlamaForCausalLM.from_pretrained(folder / "base")
         lora = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "down_proj"])

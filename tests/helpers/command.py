@@ -40,7 +40,8 @@ def ace_gui(*arguments: str | Path, **environment: str) -> Ended:
     command = ["ace-gui", *map(str, arguments)]
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     streams = sys.stdin, sys.excepthook
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     with (
         patch.dict(os.environ, environment),
         patch.object(sys, "argv", command),

@@ -56,13 +56,17 @@ def esm(
     if not kept:
         return np.zeros_like(deltas[0])
     count = max(1, len(kept[0]) // len(kept))
-    bases, coordinates, sizes = [], [], []
+    bases = []
+    coordinates = []
+    sizes = []
     for delta in kept:
         roots = np.linalg.cholesky(gram_of(delta))  # X with XᵀX = G; the shift is X ΔWᵀ
         _, s, vh = np.linalg.svd(roots.T @ delta.T)
-        values, basis = s[:count] ** 2, vh[:count].T[:, : len(s[:count])]
+        values = s[:count] ** 2
+        basis = vh[:count].T[:, : len(s[:count])]
         clear = values > 1e-6 * values[0]
-        values, basis = values[clear], basis[:, clear]
+        values = values[clear]
+        basis = basis[:, clear]
         own = basis.T @ delta
         sizes.append(np.linalg.norm(own))
         share = (values / values.mean()) ** eigenvalue_power

@@ -72,7 +72,8 @@ class DeviceTensor(torch.Tensor):
             dtype=inner.dtype,
             device=GPU,
         )
-        made.held, made.stand_in = inner, stand_in
+        made.held = inner
+        made.stand_in = stand_in
         return made
 
     def __repr__(self) -> str:
@@ -197,10 +198,12 @@ class DeviceStandIn:
     def _copied(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Between devices, or from one dtype to another: here it is known what goes where."""
         if func.overloadpacket.__name__ == "copy_":
-            target, source = args[0], args[1]
+            target = args[0]
+            source = args[1]
             where = target.device
         else:
-            target, source = None, args[0]
+            target = None
+            source = args[0]
             where = torch.device(kwargs.get("device") or source.device)
         later = kwargs.get("non_blocking") or (len(args) > 2 and args[2])
         self._count_transfer(source, where, target, later=bool(later))

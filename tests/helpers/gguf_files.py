@@ -36,14 +36,17 @@ NAMES = (
 
 def gguf_of(model: PreTrainedModel, path: Path, dtype: torch.dtype = torch.float16) -> Path:
     """A GGUF file of a model, in ``dtype`` where it is a matrix, else float32."""
-    config, gemma = model.config, "gemma" in model.config.model_type
+    config = model.config
+    gemma = "gemma" in model.config.model_type
     architecture = config.model_type.removesuffix("_text")
-    heads, fewer = config.num_attention_heads, config.num_key_value_heads
+    heads = config.num_attention_heads
+    fewer = config.num_key_value_heads
     tensors = {}
     for own, tensor in model.state_dict().items():
         if own == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        name, value = gguf_name(own, gemma=gemma), tensor
+        name = gguf_name(own, gemma=gemma)
+        value = tensor
         if architecture == "llama" and ("attn_q." in name or "attn_k." in name):
             count = heads if "attn_q." in name else fewer
             pairs = value.reshape(count, 2, value.shape[0] // count // 2, *value.shape[1:])

@@ -21,7 +21,9 @@ from tests.helpers.method_oracles import high_pass
 
 State = dict[str, Tensor]
 Task = Callable[[State], Tensor]
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+BETA_1 = 0.9
+BETA_2 = 0.999
+EPSILON = 1e-8
 
 
 @dataclass
@@ -307,7 +309,9 @@ class RoutedBlock:
     """
 
     def __init__(self, layer: Any, base: State, changes: Sequence[State]) -> None:
-        self.layer, self.base, self.changes = layer, base, changes
+        self.layer = layer
+        self.base = base
+        self.changes = changes
         self.router: State = {}
         layer.feed_forward_chunk = self
 
@@ -351,9 +355,11 @@ def wemoe(
 
 def logistic_regression(features: Tensor, owners: Tensor, penalty: float, rounds: int) -> State:
     """Newton's steps on the mean cross-entropy + penalty ‖A‖² of standardised features."""
-    centre, scale = features.mean(dim=0), features.std(dim=0)
+    centre = features.mean(dim=0)
+    scale = features.std(dim=0)
     given = (features - centre) / scale
-    classes, width = int(owners.max()) + 1, given.shape[1]
+    classes = int(owners.max()) + 1
+    width = given.shape[1]
     flat = torch.zeros(classes * (width + 1), dtype=torch.float64)
 
     def loss(values: Tensor) -> Tensor:

@@ -29,7 +29,8 @@ def merged_tensors(prepared: Prepared, store: Path, **options: Any) -> dict[str,
 
 def stopped_merge(prepared: Prepared, store: Path, tensors: int = 1, **options: Any) -> None:
     """Merge that many tensors, then go away as a cancelled job does."""
-    events, taken = merge(prepared, store, **options), 0
+    events = merge(prepared, store, **options)
+    taken = 0
     for event in events:
         taken += isinstance(event, TensorFinished)
         if taken == tensors:

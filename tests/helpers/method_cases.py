@@ -78,7 +78,8 @@ def in_weights(method: MergeMethod[Any]) -> bool:
 def gram_of(delta: Array) -> Array:
     """A Gram matrix of inputs that goes with an expert, whatever the scale of its change."""
     delta = np.where(np.isfinite(delta), delta, 0)
-    inputs, energy = delta.shape[-1], float((delta**2).sum())
+    inputs = delta.shape[-1]
+    energy = float((delta**2).sum())
     own = delta.T @ delta * (inputs / energy) if energy else np.zeros((inputs, inputs))
     return np.asarray(own + 0.5 * np.eye(inputs), np.float32).astype(np.float64)
 

@@ -32,7 +32,8 @@ MEAN_DIRECTION = {name: deltas for name, deltas in CASES.items() if name != "opp
 
 
 def draws(deltas: Array) -> Array:
-    here, like = random_key(len(deltas)), torch.zeros(deltas.shape[1:])
+    here = random_key(len(deltas))
+    like = torch.zeros(deltas.shape[1:])
     return np.array([uniform(here, t, like).numpy() for t in range(len(deltas))])
 
 
@@ -71,7 +72,8 @@ def knots_dare_ties(deltas: Array, density: float) -> Array:
     if not kept:
         return np.zeros_like(deltas[0])
     u, blocks = oracle.knots(deltas[kept])
-    here, like = random_key(len(deltas)), torch.zeros(blocks.shape[1:])
+    here = random_key(len(deltas))
+    like = torch.zeros(blocks.shape[1:])
     uniforms = np.array([uniform(here, t, like).numpy() for t in kept])
     return u @ oracle.elect(oracle.dare(blocks, uniforms, density))
 

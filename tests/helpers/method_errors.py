@@ -38,7 +38,8 @@ def ace_errors() -> dict[str, float]:
 
 def with_errors(page: str, errors: Mapping[str, str]) -> str:
     """A page with the errors as last column of its tables of all methods."""
-    lines, width = [], 0
+    lines = []
+    width = 0
     for line in page.split("\n"):
         if line.startswith("method ") and COSINE in line:
             width = line.index(COSINE) + len(COSINE)

@@ -103,7 +103,8 @@ def crumbs(deltas: Array, density: float, gamma: float) -> Array:
     for delta in deltas:
         n = delta.size
         ordered = np.sort(np.abs(delta), axis=None)
-        kept, top = max(1, math.floor(density * n + 1e-9)), math.floor(gamma * n + 1e-9)
+        kept = max(1, math.floor(density * n + 1e-9))
+        top = math.floor(gamma * n + 1e-9)
         high = ordered[n - min(top, n - kept) - 1]
         low = ordered[max(0, n - kept - top)]
         found.append(np.where((np.abs(delta) >= low) & (np.abs(delta) <= high), delta, 0.0))
@@ -123,7 +124,8 @@ def ramplus_tl(deltas: Array, epsilon: float, r: float, alpha: float) -> Array:
     counts = changed_by.sum(axis=0)
     merged = ram(deltas, epsilon)
     for delta, own in zip(deltas, changed_by, strict=True):
-        unique, shared = np.sum(own & (counts == 1)), np.sum(own & (counts > 1))
+        unique = np.sum(own & (counts == 1))
+        shared = np.sum(own & (counts > 1))
         ratio = shared / unique if unique else (alpha if shared else 0.0)
         merged = merged + np.where(own & (counts == 1), r * min(ratio, alpha) * delta, 0.0)
     return merged
@@ -144,7 +146,8 @@ def arcee_fusion(delta: Array, base: Array, spread: float) -> Array:
     rows, old = (each.reshape(-1, each.shape[-1] if each.ndim else 1) for each in (delta, base))
     importance = np.zeros_like(rows)
     for i, (row, before) in enumerate(zip(rows, old, strict=True)):
-        p, q = softmax(before + row), softmax(before)
+        p = softmax(before + row)
+        q = softmax(before)
         importance[i] = np.abs(row) * np.sum(p * np.log(p / q))
     ordered = np.sort(importance, axis=None)
     first, median, third = (ordered[int(q * (len(ordered) - 1))] for q in (0.25, 0.5, 0.75))
@@ -190,7 +193,8 @@ def reshaped(matrix: Array, share: float, power: float, noise: float = 0.0) -> A
     made = [
         s**power if i < count and (power >= 1 or s > floor) else 0.0 for i, s in enumerate(sigma)
     ]
-    norm, wanted = np.linalg.norm(made), np.linalg.norm(sigma[:count])
+    norm = np.linalg.norm(made)
+    wanted = np.linalg.norm(sigma[:count])
     return np.asarray((u * np.array(made) * (wanted / norm if norm else 0.0)) @ vh)
 
 
@@ -407,12 +411,15 @@ def pcb(deltas: Array, density: float) -> Array:
     kept = changed(deltas)
     if not len(kept):
         return np.zeros_like(deltas[0])
-    T, n = len(kept), kept[0].size
+    T = len(kept)
+    n = kept[0].size
     cut = math.floor(0.01 * n)
-    clamped, units = np.zeros_like(kept), np.zeros_like(kept)
+    clamped = np.zeros_like(kept)
+    units = np.zeros_like(kept)
     for t, delta in enumerate(kept):
         ordered = np.sort(np.abs(delta), axis=None)
-        low, high = ordered[cut], ordered[n - 1 - cut]
+        low = ordered[cut]
+        high = ordered[n - 1 - cut]
         magnitude = np.clip(np.abs(delta), low, high)
         clamped[t] = np.sign(delta) * magnitude
         scaled = (magnitude - low) / (high - low) if high > low else np.ones_like(magnitude)

@@ -33,9 +33,11 @@ def smile(
     deltas: Array, biases: Array, given: Array, rank: int, gate: int, top: int
 ) -> tuple[Array, Array]:
     """Σ λ_t (U_t S_t V_tᵀ x + b_t) for every input, and λ."""
-    changes, shares = [], []
+    changes = []
+    shares = []
     for x in given:
-        logits, outputs = [], []
+        logits = []
+        outputs = []
         for delta, bias in zip(deltas, biases, strict=True):
             u, s, vh = triplets(delta, rank)
             logits.append(np.linalg.norm(vh[:gate] @ x))

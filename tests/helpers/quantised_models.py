@@ -19,7 +19,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from tests.helpers.gguf_files import gguf_name, gguf_of_parts
 from tests.helpers.quantised_weights import FORMATS
 
-HEADS, FEWER = 4, 2
+HEADS = 4
+FEWER = 2
 GGUF_TYPES = {"Q4_K": GGMLQuantizationType.Q4_K, "Q8_0": GGMLQuantizationType.Q8_0}
 NAMES = ("NF4, nested", "GPTQ, act order", "AWQ", "int4, zero", "NVFP4", *GGUF_TYPES)
 """The formats of whole models."""
@@ -129,7 +130,8 @@ def _blocks(
     if kind is GGMLQuantizationType.Q8_0:
         return quantize(weight.numpy(), kind)
     block, size = GGML_QUANT_SIZES[kind]
-    rows, count = weight.shape[0], weight.shape[1] // block
+    rows = weight.shape[0]
+    count = weight.shape[1] // block
     raw = draw.integers(0, 256, (rows, count, size), dtype=np.uint8)
     scales = struct.pack("<ee", 0.0004, 0.002)  # of values, and of minima
     raw[..., : len(scales)] = np.frombuffer(scales, dtype=np.uint8)

@@ -169,7 +169,8 @@ def one_byte(
 ) -> tuple[Parts, NDArray[np.float32]]:
     outputs, inputs = shape
     block = {"channel": (1, inputs), "tensor": shape, "block": (16, 32), "group": (1, GROUP)}[grid]
-    rows, columns = -(-outputs // block[0]), -(-inputs // block[1])
+    rows = -(-outputs // block[0])
+    columns = -(-inputs // block[1])
     scale = draw.uniform(0.002, 0.01, (rows, columns)).astype(np.float32)
     spread = scale.repeat(block[0], 0).repeat(block[1], 1)[:outputs, :inputs]
     numbers = torch.from_numpy(draw.standard_normal(shape) * 30)

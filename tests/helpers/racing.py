@@ -16,7 +16,8 @@ import torch
 
 from ace_gui.errors import WorkbenchError
 
-DONE, KILLED = "done", "killed"
+DONE = "done"
+KILLED = "killed"
 
 
 @dataclass(frozen=True)

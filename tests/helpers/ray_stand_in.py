@@ -35,7 +35,8 @@ class Handle:
     def __init__(self, ray: RayStandIn, kind: type, arguments: bytes) -> None:
         self.ray = ray
         self.alive = True
-        self._kind, self._arguments = kind, arguments
+        self._kind = kind
+        self._arguments = arguments
         self._made: Any = None
 
         self._asked: deque[Ref] = deque()

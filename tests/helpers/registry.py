@@ -11,7 +11,8 @@ from ace_gui.methods import registry
 @contextlib.contextmanager
 def own_registry() -> Iterator[None]:
     """What is registered inside is forgotten afterwards."""
-    methods, added = dict(registry._REGISTERED), dict(registry._ADDED)
+    methods = dict(registry._REGISTERED)
+    added = dict(registry._ADDED)
     try:
         yield
     finally:

@@ -226,7 +226,8 @@ class Family:
     def _table(self) -> tuple[str, str] | None:
         """The modules of the embedding and of the head."""
         try:
-            table, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
+            table = self.model.get_input_embeddings()
+            head = self.model.get_output_embeddings()
         except (NotImplementedError, AttributeError):
             return None
         if table is None or head is None or not isinstance(table, nn.Embedding):
@@ -239,7 +240,8 @@ class Family:
     def _save_adapter(self, folder: Path, kind: str, base: Path) -> None:
         from peft import LoraConfig, get_peft_model
 
-        layer, table = self._layer(), self._table()
+        layer = self._layer()
+        table = self._table()
         settings: dict[str, Any] = {"target_modules": [layer]}
         if kind == "LoRA on the embedding":
             settings["target_modules"] = [layer, table[0]]

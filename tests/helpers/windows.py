@@ -95,7 +95,8 @@ def drop(widget: QWidget, *paths: Path) -> QDropEvent:
     """Drop files or folders on a widget."""
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
-    by, keys = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    by = Qt.MouseButton.LeftButton
+    keys = Qt.KeyboardModifier.NoModifier
     event = QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, data, by, keys)
     widget.dropEvent(event)
     return event

@@ -50,7 +50,8 @@ def test_products_are_exact_within_and_the_settings_are_put_back() -> None:
     torch.set_float32_matmul_precision("medium")
     try:
         before = [setting.fp32_precision for setting in settings]
-        first, second = full_float32(), full_float32()
+        first = full_float32()
+        second = full_float32()
         with first:
             second.__enter__()  # as another thread would
         assert [setting.fp32_precision for setting in settings] == ["ieee", "ieee"]

@@ -30,7 +30,8 @@ def test_energy_of_numbers_too_large_to_square_is_infinite() -> None:
 @given(ordinary, ordinary)
 @settings(deadline=None, max_examples=50, derandomize=True)
 def test_gamma_of_two_experts_has_a_closed_form(first: float, second: float) -> None:
-    one, two = math.log(first), math.log(second)
+    one = math.log(first)
+    two = math.log(second)
     found = heterogeneity([first, second])
     assert found.gamma == pytest.approx(2 * ((one - two) / (one + two)) ** 2, rel=1e-6, abs=1e-12)
 

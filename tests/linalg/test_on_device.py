@@ -23,7 +23,8 @@ def test_a_division_waits_once_however_many_blocks_there_are(size: int, count: i
     # By NumPy: MKL's batched LU fails with several threads on some processors of AMD.
     expected = numerator @ torch.from_numpy(np.linalg.inv(system.numpy()))
     with DeviceStandIn().installed() as stand_in:
-        there, found = system.to(GPU), numerator.to(GPU)
+        there = system.to(GPU)
+        found = numerator.to(GPU)
         stand_in.forget()
         cuts = right_divide_(there, found)
         assert sum(stand_in.waits.values()) == 1
@@ -49,7 +50,8 @@ def test_factors_make_nothing_wait() -> None:
     with DeviceStandIn().installed() as stand_in:
         there = like.to(GPU)
         stand_in.forget()
-        alike, others = one_each([0.1] * 3, there), one_each([1.0, 2.0, 3.0], there)
+        alike = one_each([0.1] * 3, there)
+        others = one_each([1.0, 2.0, 3.0], there)
         assert not stand_in.waits
         assert len(stand_in.uploads) == 1
         assert not stand_in.unpinned

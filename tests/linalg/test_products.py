@@ -37,7 +37,8 @@ def test_of_matrices_however_they_lie_in_memory(
     left, right = (matrix(*batch, *s, dtype=dtype, seed=1) for s in ((20, 30), (30, 50)))
     total = matrix(*batch, 20, 50, dtype=dtype, seed=2)
     if laid_out == "columns":
-        left, right = left.mT.contiguous().mT, right.mT.contiguous().mT
+        left = left.mT.contiguous().mT
+        right = right.mT.contiguous().mT
     if laid_out == "block":
         left, right, total = (m[..., 3:17, 2:18] for m in (left, right, total))
         left = left[..., : right.shape[-2]]
@@ -57,7 +58,8 @@ def test_nothing_is_added_of_empty_matrices(
     dtype: torch.dtype, rows: int, inner: int, columns: int
 ) -> None:
     total = torch.ones(rows, columns, dtype=dtype)
-    left, right = torch.ones(rows, inner).to(dtype), torch.ones(inner, columns).to(dtype)
+    left = torch.ones(rows, inner).to(dtype)
+    right = torch.ones(inner, columns).to(dtype)
     add_product_(total, left, right)
     assert torch.equal(total, torch.ones(rows, columns, dtype=dtype))
     assert torch.equal(times(left, right), torch.zeros(rows, columns, dtype=dtype))

@@ -123,7 +123,8 @@ def test_steps_after_the_method_use_it_where_weights_have_16_bits(
         return decompose(matrix)
 
     monkeypatch.setattr(torch.linalg, "eigh", counted)
-    delta, base = made("centred", (96, 64)), torch.ones(96, 64)
+    delta = made("centred", (96, 64))
+    base = torch.ones(96, 64)
     tolerance = of_experts([dtype] * 3, [1.0] * 3, 70.0)
     wanted = changed_after(Merged(delta=delta.clone()), [], [], base, spectrum=0.5).delta
     calls.clear()
@@ -139,7 +140,8 @@ def test_steps_after_the_method_use_it_where_weights_have_16_bits(
 
 def test_what_is_not_exact_enough_is_decomposed_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EXPECTED", 0.0)  # is always tried
-    delta, base = made("decaying", (64, 64)), torch.ones(64, 64)
+    delta = made("decaying", (64, 64))
+    base = torch.ones(64, 64)
     tolerance = of_experts([torch.bfloat16] * 3, [1.0] * 3, 1.0)
     wanted = changed_after(Merged(delta=delta.clone()), [], [], base, spectrum=0.5).delta
     found = changed_after(

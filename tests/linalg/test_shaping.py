@@ -79,14 +79,17 @@ def test_against_the_decomposition(shape: tuple[int, int]) -> None:
 @pytest.mark.usefixtures("few_columns")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_properties(shape: tuple[int, int]) -> None:
-    left, right = orthogonal(shape[0], 5), orthogonal(shape[1], 6)
+    left = orthogonal(shape[0], 5)
+    right = orthogonal(shape[1], 6)
     for name, matrix in cases(shape).items():
         size = np.linalg.norm(matrix)
         assert np.linalg.norm(shaped(matrix) - matrix) <= 1e-12 * size
-        sigma, elsewhere = np.linalg.svd(matrix, compute_uv=False), left @ matrix @ right
+        sigma = np.linalg.svd(matrix, compute_uv=False)
+        elsewhere = left @ matrix @ right
         clear = [share for share in SHARES if is_clear(matrix, share)]
         for share, power in itertools.product(SHARES, POWERS):
-            found, kept = shaped(matrix, share, power), sigma[: directions(share, shape)]
+            found = shaped(matrix, share, power)
+            kept = sigma[: directions(share, shape)]
             assert np.linalg.norm(found) == pytest.approx(np.linalg.norm(kept), rel=1e-8), name
             assert np.linalg.matrix_rank(found, rtol=1e-9) <= directions(share, shape)
             near = {"rtol": 0, "atol": 2e-8 * max(size, 1e-300)}  # Either is within 1e-8.
@@ -102,7 +105,8 @@ def test_rounding_is_not_raised(power: float) -> None:
     """A matrix of rank 4 with the rounding of float32: as without it."""
     exact = spread((96, 128), np.array([4.0, 3.0, 2.0, 1.0]))
     coarse = exact.astype(np.float32).astype(np.float64)
-    found, expected = shaped(coarse, power=power), reshaped(exact, 1.0, power, 0.0)
+    found = shaped(coarse, power=power)
+    expected = reshaped(exact, 1.0, power, 0.0)
     assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
 
 

@@ -44,7 +44,8 @@ def spd(seed: int, size: int = 15) -> Array:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.9, 1.0])
 def test_regmean_of_equal_inputs_is_the_weighted_mean(alpha: float) -> None:
-    deltas, weights = experts(3), [1.0, 2.0, 0.5]
+    deltas = experts(3)
+    weights = [1.0, 2.0, 0.5]
     found = merged("regmean", deltas, [spd(1)] * 3, alpha=alpha, weights=weights)
     assert relative_error(found, np.average(deltas, axis=0, weights=weights)) < EXACT
 
@@ -57,7 +58,8 @@ def test_one_expert_is_itself(name: str) -> None:
 
 
 def test_regmean_without_what_inputs_share_is_a_mean_input_by_input() -> None:
-    deltas, grams = experts(3), [spd(seed) for seed in range(3)]
+    deltas = experts(3)
+    grams = [spd(seed) for seed in range(3)]
     shares = np.array([np.diag(gram) for gram in grams])
     expected = (deltas * shares[:, None]).sum(axis=0) / shares.sum(axis=0)
     found = merged("regmean", deltas, grams, alpha=0.0, ridge=1e-12)
@@ -65,7 +67,9 @@ def test_regmean_without_what_inputs_share_is_a_mean_input_by_input() -> None:
 
 
 def test_regmean_turns_with_the_inputs_only_where_all_of_the_gram_matrix_counts() -> None:
-    deltas, grams, turn = experts(3), [spd(seed) for seed in range(3)], orthogonal(15, 4)
+    deltas = experts(3)
+    grams = [spd(seed) for seed in range(3)]
+    turn = orthogonal(15, 4)
     turned = [turn.T @ gram @ turn for gram in grams]
     errors = [
         relative_error(
@@ -88,14 +92,16 @@ def test_regmean_keeps_each_expert_where_only_it_has_inputs() -> None:
 
 
 def test_fisher_of_equal_information_is_the_weighted_mean() -> None:
-    deltas, weights = experts(3), [1.0, 2.0, 0.5]
+    deltas = experts(3)
+    weights = [1.0, 2.0, 0.5]
     found = merged("fisher", deltas, [np.full((12, 15), 0.7)] * 3, weights=weights)
     assert relative_error(found, np.average(deltas, axis=0, weights=weights)) < EXACT
 
 
 @pytest.mark.parametrize("normalize", [False, True])
 def test_fisher_does_not_depend_on_the_units_of_information(normalize: bool) -> None:
-    deltas, each = experts(3), [np.abs(delta) for delta in experts(3, seed=5)]
+    deltas = experts(3)
+    each = [np.abs(delta) for delta in experts(3, seed=5)]
     known = merged("fisher", deltas, each, normalize=normalize)
     scaled = merged("fisher", deltas, [1e-6 * one for one in each], normalize=normalize)
     assert relative_error(scaled, known) < EXACT
@@ -103,7 +109,8 @@ def test_fisher_does_not_depend_on_the_units_of_information(normalize: bool) -> 
 
 
 def test_the_limits_of_ubgm() -> None:
-    deltas, weights = experts(3), [1.0, 2.0, 0.5]
+    deltas = experts(3)
+    weights = [1.0, 2.0, 0.5]
     each = [np.abs(delta) + 0.05 for delta in experts(3, seed=5)]
     added = np.tensordot(weights, deltas, 1)
     nothing = merged("ubgm", deltas, [np.zeros((12, 15))] * 3, weights=weights)
@@ -121,7 +128,8 @@ def test_the_limits_of_ubgm() -> None:
 
 def test_the_essential_subspace_loses_the_discarded_eigenvalues() -> None:
     """E‖ΔW x − P Pᵀ ΔW x‖² over the inputs is their sum (the supplement's Theorem 2)."""
-    delta, gram = torch.tensor(experts(1)[0]), torch.tensor(spd(3))
+    delta = torch.tensor(experts(1)[0])
+    gram = torch.tensor(spd(3))
     change = delta @ gram @ delta.T
     every = torch.linalg.eigvalsh(change).flip(0)
     basis, values = essential_basis(delta, gram, 4)
@@ -135,7 +143,8 @@ def test_the_essential_subspace_loses_the_discarded_eigenvalues() -> None:
 def test_esm_says_where_it_has_fewer_directions_than_its_algorithm(directions: int) -> None:
     """Inputs of one expert that lie in two dimensions change its outputs along two."""
     each = [spd(seed) for seed in range(3)]
-    each[0][directions:], each[0][:, directions:] = 0, 0
+    each[0][directions:] = 0
+    each[0][:, directions:] = 0
     found = run("esm", experts(3), each)
     said = [note for note in found.diagnostics.notes if "directions" in note]
     assert len(said) == (directions < 4)
@@ -150,7 +159,8 @@ def test_esm_of_one_expert_has_equal_singular_values() -> None:
 
 
 def test_esm_scales_a_layer_by_the_mean_of_its_role() -> None:
-    deltas, each = experts(3), [spd(seed) for seed in range(3)]
+    deltas = experts(3)
+    each = [spd(seed) for seed in range(3)]
     plain = merged("esm", deltas, each)
     findings = {"query": (2.0,) * 3}
     random_key = RandomKey(tensor="w", experts=("a", "b", "c"), seed=0, role="query")

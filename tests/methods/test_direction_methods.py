@@ -124,7 +124,8 @@ def test_means_of_whole_weights(name: str) -> None:
     found = merged(name, deltas, weights=[1.0, 1.0, 0.5], **options)
     assert norm(found + base - expected) < 1e-6 * norm(expected)
     alone = merged(name, deltas, points="weights", base_weight=0.0)
-    rest, ones = points[1:], np.ones(3)
+    rest = points[1:]
+    ones = np.ones(3)
     karcher = name == "karcher"
     expected = oracle.karcher(rest, ones, 10) if karcher else oracle.multislerp(rest, ones)
     assert norm(alone + base - expected) < 1e-6 * norm(expected)

@@ -89,7 +89,8 @@ def test_its_ranges_hold_its_defaults_and_presets_and_refuse_what_is_outside(
 def test_the_ends_of_every_range_merge(method: MergeMethod[Any]) -> None:
     deltas = given(method, CASES["wide"])
     for field in parameter_fields(method):
-        low, high = field.low, field.high
+        low = field.low
+        high = field.high
         if field.name in {"steps", "iterations"}:
             high = 3
         ends = field.choices or [True, False]
@@ -148,7 +149,8 @@ def test_the_order_of_the_experts_does_not_matter(method: MergeMethod[Any]) -> N
         order = np.random.default_rng(3).permutation(len(tensors))
         here = random_key(len(tensors))
         there = replace(here, experts=tuple(here.experts[t] for t in order))
-        turned, counts = [tensors[t] for t in order], [weights[t] for t in order]
+        turned = [tensors[t] for t in order]
+        counts = [weights[t] for t in order]
         if len(tensors) > (method.most or len(tensors)):
             continue
         one = method.merge(tensors, weights, parameters, **context(method, tensors))
@@ -224,11 +226,13 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
     if method.kind is not Kind.ENTRY:
         return
     cases = given(method, CASES["square"])
-    deltas, weights = [torch.tensor(each).float().reshape(-1) for each in cases], [1.0] * len(cases)
+    deltas = [torch.tensor(each).float().reshape(-1) for each in cases]
+    weights = [1.0] * len(cases)
     extra, parameters = context(method, deltas), checked_parameters(method, {})
     whole = method.merge(deltas, weights, parameters, **extra).delta
     parts = list(zip(*(delta.split(100) for delta in deltas), strict=True))
-    known, here = extra.get("findings") or {}, extra.get("random_key")
+    known = extra.get("findings") or {}
+    here = extra.get("random_key")
 
     def carry_out(survey: Survey) -> Findings:
         def measured() -> Iterator[torch.Tensor]:
@@ -325,7 +329,8 @@ def test_a_survey_is_asked_for_where_it_is_missing(method: MergeMethod[Any]) -> 
 def test_only_seeded_methods_depend_on_the_place(method: MergeMethod[Any]) -> None:
     assert method.seeded == (method.name in SEEDED)
     deltas = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
-    weights, parameters = [1.0] * len(deltas), checked_parameters(method, {})
+    weights = [1.0] * len(deltas)
+    parameters = checked_parameters(method, {})
     found = context(method, deltas)
     found.pop("random_key", None)
     if not method.seeded:

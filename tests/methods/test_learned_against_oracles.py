@@ -37,7 +37,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("family")
     recipe = bert_family(folder)
     for seed, name in enumerate(EXPERTS):
-        path, generator = folder / name / "model.safetensors", torch.Generator().manual_seed(seed)
+        path = folder / name / "model.safetensors"
+        generator = torch.Generator().manual_seed(seed)
         moved = {
             key: each + 0.1 * torch.randn(each.shape, generator=generator)
             for key, each in load_file(path).items()
@@ -164,7 +165,8 @@ def test_expert_merging_follows_answers_states_and_pull(
 def answers_and_states(model: Any, inputs: list[Any], state: State) -> tuple[Tensor, list[Tensor]]:
     """The logits, and of each input what the middle block gives."""
     middle = (model.config.num_hidden_layers - 1) // 2
-    logits, hidden = list[Tensor](), list[Tensor]()
+    logits = list[Tensor]()
+    hidden = list[Tensor]()
     for each in inputs:
         given = {**each, "output_hidden_states": True}
         output = torch.func.functional_call(model, state, (), given)
@@ -299,14 +301,16 @@ def test_twin_mixes_what_its_equations_mix(file: Path) -> None:
             if kept is None:
                 kept = modules[f"{key}/left"] @ modules[f"{key}/right"]
             assert_near(kept, own[name], torch.zeros_like(kept), key)
-    features, owners = list[Tensor](), list[int]()
+    features = list[Tensor]()
+    owners = list[int]()
     for t, (model, inputs) in enumerate(models(file)):
         for each in inputs:
             given = {**each, "output_hidden_states": True}
             output = torch.func.functional_call(model, shared, (), given)
             features.append(output.hidden_states[-1][0].mean(dim=0).detach())
             owners.append(t)
-    seen, wanted = torch.stack(features), torch.tensor(owners)
+    seen = torch.stack(features)
+    wanted = torch.tensor(owners)
     router = oracle.logistic_regression(seen, wanted, penalty=1 / len(owners), rounds=12)
     stored = {name: modules[TRAINED + name] for name in router}
     for name in ("centre", "scale"):

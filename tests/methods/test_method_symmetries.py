@@ -43,7 +43,9 @@ def test_wudi_scales_in_its_closed_form_but_not_by_adam() -> None:
 def test_rotating_inputs_and_outputs_rotates_the_result(
     name: str, parameters: dict[str, Any]
 ) -> None:
-    deltas, left, right = experts(3), orthogonal(12, 1), orthogonal(15, 2)
+    deltas = experts(3)
+    left = orthogonal(12, 1)
+    right = orthogonal(15, 2)
     expected = left @ merged(name, deltas, **parameters) @ right
     assert_close(merged(name, left @ deltas @ right, **parameters), expected, 1e-4)
 
@@ -80,7 +82,8 @@ def test_which_side_is_stored_first_does_not_matter(name: str) -> None:
     ],
 )
 def test_weights_multiply_the_task_vectors(name: str, parameters: dict[str, Any]) -> None:
-    deltas, weights = experts(3), [0.5, 2.0, 0.25]
+    deltas = experts(3)
+    weights = [0.5, 2.0, 0.25]
     multiplied = deltas * np.array(weights)[:, None, None]
     found = merged(name, deltas, weights=weights, **parameters)
     assert_close(found, merged(name, multiplied, **parameters))
@@ -99,7 +102,8 @@ def test_means_ignore_a_common_factor_of_the_weights(name: str) -> None:
 @pytest.mark.parametrize("name", ["nan", "pcb"])
 def test_scores_come_from_the_unweighted_experts(name: str) -> None:
     """Then the result is linear in the weights."""
-    deltas, weights = experts(3), [0.5, 2.0, 0.25]
+    deltas = experts(3)
+    weights = [0.5, 2.0, 0.25]
     apart = merged(name, deltas) + merged(name, deltas, weights=weights)
     assert_close(merged(name, deltas, weights=[1 + weight for weight in weights]), apart, 1e-6)
 

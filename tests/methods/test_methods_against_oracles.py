@@ -43,13 +43,15 @@ def test_methods_for_any_tensor_are_tried_on_any_tensor() -> None:
 
 @pytest.mark.parametrize("combine", ["mean", "sum"])
 def test_ties_counts_weights_in_election_and_mean(combine: str) -> None:
-    deltas, weights = CASES["square"], np.array([0.3, 2.0, 1.0, 0.1, 0.7])
+    deltas = CASES["square"]
+    weights = np.array([0.3, 2.0, 1.0, 0.1, 0.7])
     found = merged("ties", deltas, weights=weights.tolist(), combine=combine)
     assert oracle.relative_error(found, oracle.ties(deltas, 0.2, combine, weights)) < LARGEST_ERROR
 
 
 def test_karcher_counts_weights() -> None:
-    deltas, weights = CASES["wide"], np.array([0.5, 2.0, 1.2])
+    deltas = CASES["wide"]
+    weights = np.array([0.5, 2.0, 1.2])
     found = merged("karcher", deltas, weights=weights.tolist())
     expected = oracle.karcher(deltas, weights, 10)
     assert oracle.relative_error(found, expected) < LARGEST_ERROR

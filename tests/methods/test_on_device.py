@@ -26,12 +26,14 @@ def given(method: MergeMethod[Any]) -> tuple[list[torch.Tensor], Any]:
 @pytest.mark.parametrize("name", ["star", "cart", "knots_ties", "knots_dare_ties"])
 def test_what_gram_matrices_show_takes_no_singular_value_decomposition(name: str) -> None:
     """A GPU takes seconds for one of a large matrix in float64."""
-    method, generator = METHODS[name], torch.Generator().manual_seed(0)
+    method = METHODS[name]
+    generator = torch.Generator().manual_seed(0)
     deltas = [torch.randn(48, 32, generator=generator) for _ in range(3)]
     parameters = checked_parameters(method, {})
     reported = context(method, deltas, parameters)
     with DeviceStandIn().installed() as stand_in:
-        there, base = [delta.to(GPU) for delta in deltas], reported["base"].to(GPU)
+        there = [delta.to(GPU) for delta in deltas]
+        base = reported["base"].to(GPU)
         stand_in.forget()
         method.merge(there, [1.0] * 3, parameters, **reported | {"base": base})
     assert stand_in.operations["_linalg_eigh"]
@@ -45,7 +47,8 @@ def test_it_merges_on_a_gpu_what_it_merges_on_the_processor(method: MergeMethod[
     weights = [1.0, 0.5, 2.0, 1.0][: len(deltas)]
     expected = method.merge(deltas, weights, parameters, **reported)
     with DeviceStandIn().installed() as stand_in:
-        there, base = [delta.to(GPU) for delta in deltas], reported["base"].to(GPU)
+        there = [delta.to(GPU) for delta in deltas]
+        base = reported["base"].to(GPU)
         if "measured" in reported:
             each = [one.to(GPU) for one in reported["measured"].each]
             values = {name: one.to(GPU) for name, one in reported["measured"].values.items()}
@@ -106,13 +109,15 @@ def test_ace_waits_for_the_gpu_as_seldom_whatever_the_size(
     One is left of six for the engine, which fetches the result.
     """
     torch.manual_seed(0)
-    deltas, weights = [torch.randn(shape) * (1 + t) / 50 for t in range(5)], [1.0] * 5
+    deltas = [torch.randn(shape) * (1 + t) / 50 for t in range(5)]
+    weights = [1.0] * 5
     epsilon, tolerance = NUMBERS[numbers]
     epsilon *= 0.03 if shape == SHAPES[0] else 1.0  # its energies are smaller
     given = REGIMES[regime] | {"epsilon": epsilon}
     parameters = checked_parameters(METHODS["ace"], given)
     with DeviceStandIn().installed() as stand_in:
-        there, base = [delta.to(GPU) for delta in deltas], torch.ones(shape).to(GPU)
+        there = [delta.to(GPU) for delta in deltas]
+        base = torch.ones(shape).to(GPU)
         stand_in.forget()
         merge = METHODS["ace"].merge
         merged = merge(there, weights, parameters, base=base, tolerance=tolerance)

@@ -87,7 +87,8 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(
     own = tmp_path / "config" / "ace-workbench" / "methods"
     own.mkdir(parents=True)
     shutil.copy(EXAMPLE, own / "median.py")
-    recipe, home = models(tmp_path), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    recipe = models(tmp_path)
+    home = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     out = tmp_path / "out"
     found = ace_gui_process("merge", recipe, "--out", out, **home)
     assert found.returncode == 0, found.stderr
@@ -104,7 +105,8 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(
     with own_registry():
         assert plugins.load_plugins() == ()
         assert "Factor on the median" in ace_gui("methods", "median").stdout
-        table, page = tmp_path / "table.json", tmp_path / "report.html"
+        table = tmp_path / "table.json"
+        page = tmp_path / "report.html"
         for words in (
             ("compare", recipe, "--methods", "median,linear", "--json", table),
             ("report", recipe, "--out", page),

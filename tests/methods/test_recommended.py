@@ -11,7 +11,8 @@ from ace_gui import merge_state_dicts
 from ace_gui.recipe.recommended import NAME
 
 LAYER = "model.layers.0.mlp.up_proj.weight"
-ALPHA, DELTA = 0.3, 0.12
+ALPHA = 0.3
+DELTA = 0.12
 
 
 @pytest.mark.parametrize("length", [0.02, 0.5], ids=["within the cap", "longer than the cap"])

@@ -157,8 +157,10 @@ def test_sce_selects_nothing_where_experts_do_not_differ() -> None:
 
 
 def test_pcb_gives_an_entry_that_one_expert_won_to_that_expert() -> None:
-    one, other = np.zeros(6), np.zeros(6)
-    one[:3], other[3:] = [3.0, 1.0, 2.0], [-1.0, 2.0, 3.0]
+    one = np.zeros(6)
+    other = np.zeros(6)
+    one[:3] = [3.0, 1.0, 2.0]
+    other[3:] = [-1.0, 2.0, 3.0]
     found = merged("pcb", np.array([one, other]), density=0.34, scaling=1.0)
     np.testing.assert_allclose(found, [3, 0, 2, 0, 2, 3], atol=1e-6)
 
@@ -166,7 +168,8 @@ def test_pcb_gives_an_entry_that_one_expert_won_to_that_expert() -> None:
 @pytest.mark.parametrize("turned", [False, True])
 def test_della_ranks_and_draws_take_little_beside_the_matrix(turned: bool) -> None:
     """A matrix that is stored inputs × outputs comes whole, however large it is."""
-    delta, here = random_tensor(1024, 768), replace(random_key(1), turned=turned)
+    delta = random_tensor(1024, 768)
+    here = replace(random_key(1), turned=turned)
     tracemalloc.start()  # sees what numpy takes; the other what torch does
     with LiveMemory() as memory:
         kept = dropped(delta, Chances(density=0.5, epsilon=0.1), here, 0)

@@ -15,7 +15,8 @@ from tests.helpers.method_cases import Array, assert_close, experts, merged, nor
 
 
 def test_tsv_m_adds_experts_that_share_no_direction() -> None:
-    left, right = orthogonal(12, 3), orthogonal(15, 4)
+    left = orthogonal(12, 3)
+    right = orthogonal(15, 4)
     deltas = np.array(
         [
             left[:, 4 * t : 4 * t + 4] * [4, 3, 2, 1] @ right[:, 4 * t : 4 * t + 4].T
@@ -47,7 +48,8 @@ def test_tsv_m_says_where_experts_outnumber_directions() -> None:
 
 def test_iso_c_keeps_the_nuclear_norm_and_evens_out_the_spectrum() -> None:
     for deltas in (experts(3), low_rank_deltas(2, 12, 15, 3, 1.0, 6)):
-        found, total = merged("iso_c", deltas), deltas.sum(axis=0)
+        found = merged("iso_c", deltas)
+        total = deltas.sum(axis=0)
         assert norm(found, "nuc") == pytest.approx(norm(total, "nuc"), rel=1e-5)
         values = np.linalg.svd(found, compute_uv=False)
         rank = np.linalg.matrix_rank(total)
@@ -89,7 +91,8 @@ def test_cart_at_either_end_is_the_mean(parameters: dict[str, float]) -> None:
 
 
 def test_cart_does_not_depend_on_the_base() -> None:
-    deltas, shift = experts(3), random_deltas(1, 12, 15, 1.0, 7)[0]
+    deltas = experts(3)
+    shift = random_deltas(1, 12, 15, 1.0, 7)[0]
     expected = merged("cart", deltas, rank_share=0.3) + shift
     assert_close(merged("cart", deltas + shift, rank_share=0.3), expected)
 
@@ -97,7 +100,8 @@ def test_cart_does_not_depend_on_the_base() -> None:
 @pytest.mark.parametrize("eta", [5.0, 40.0, 95.0, 99.9])
 def test_star_of_any_spectrum_is_that_of_a_full_decomposition(eta: float) -> None:
     """By the Gram matrix where that shows every singular value, else by the matrix itself."""
-    flat, equal = experts(1, 30, 20), orthogonal(20, 3)[None]
+    flat = experts(1, 30, 20)
+    equal = orthogonal(20, 3)[None]
     for deltas in (
         flat,
         flat.transpose(0, 2, 1),
@@ -107,7 +111,8 @@ def test_star_of_any_spectrum_is_that_of_a_full_decomposition(eta: float) -> Non
         low_rank_deltas(1, 40, 30, 3, 1.0, 9),
     ):
         given = deltas.astype(np.float32).astype(np.float64)
-        found, expected = merged("star", given, eta=eta), oracle.star(given, eta)
+        found = merged("star", given, eta=eta)
+        expected = oracle.star(given, eta)
         assert norm(found, "nuc") == pytest.approx(norm(given[0], "nuc"), rel=1e-5)
         if deltas is not equal:  # there, which directions are taken is arbitrary
             assert_close(found, expected)
@@ -172,7 +177,8 @@ def test_knots_keeping_everything_of_one_expert_is_that_expert(name: str) -> Non
 
 def test_knots_does_not_depend_on_a_rotation_of_the_outputs() -> None:
     """Which TIES on the entries does."""
-    deltas, turn = low_rank_deltas(3, 20, 26, 2, 1.0, 13), orthogonal(20, 14)
+    deltas = low_rank_deltas(3, 20, 26, 2, 1.0, 13)
+    turn = orthogonal(20, 14)
     assert_close(merged("knots_ties", turn @ deltas), turn @ merged("knots_ties", deltas), 1e-4)
     apart = merged("ties", turn @ deltas) - turn @ merged("ties", deltas)
     assert norm(apart) > 0.1 * norm(merged("ties", deltas))

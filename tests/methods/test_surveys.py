@@ -33,7 +33,8 @@ def as_float32(tensors: list[Array]) -> list[list[torch.Tensor]]:
 
 def merged(name: str, tensors: list[Array], **parameters: Any) -> Array:
     """A method on every tensor of a model after its survey, flat, one after the other."""
-    method, given_ = METHODS[name], as_float32(tensors)
+    method = METHODS[name]
+    given_ = as_float32(tensors)
     checked = checked_parameters(method, parameters)
     findings = surveyed_model(method, checked, given_)
     assert findings is not None
@@ -78,7 +79,8 @@ def test_an_expert_without_any_change_does_no_harm(name: str) -> None:
 
 def test_choosing_over_the_model_keeps_more_of_what_changed_most() -> None:
     tensors = model()
-    whole, ends = merged("ties", tensors), np.cumsum([deltas[0].size for deltas in tensors])
+    whole = merged("ties", tensors)
+    ends = np.cumsum([deltas[0].size for deltas in tensors])
     shares = [np.count_nonzero(part) / part.size for part in np.split(whole, ends[:-1])]
     assert shares[1] > 0.5
     assert shares[2] < 0.01

@@ -29,7 +29,8 @@ def remade(name: str, tensors: list[Array], **parameters: Any) -> list[list[Arra
     assert isinstance(method.modules, Masks)
     given_ = checked_parameters(method, parameters)
     T = len(tensors[0])
-    sums, masks = np.zeros((T, 2)), []
+    sums = np.zeros((T, 2))
+    masks = []
     for deltas in tensors:
         found = method.modules.of(Experts(as_float32(deltas), [1.0] * T), given_, deltas[0].size)
         masks.append(list(found))

@@ -80,7 +80,8 @@ def test_what_is_float32_or_wider_has_no_rounding_to_hide_behind() -> None:
 
 
 def test_the_tolerance_is_a_fifth_of_the_larger_rounding() -> None:
-    half, norm = torch.float16, 10.0
+    half = torch.float16
+    norm = 10.0
     experts = of_experts([half] * 2, [1.0, 1.0], norm)
     assert experts.relative(1.0) == pytest.approx(unit(half) * norm / 5)
     mixed = of_experts([half, torch.float32], [1.0, 1.0], norm)

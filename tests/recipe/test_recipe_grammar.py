@@ -62,7 +62,8 @@ def changed(document: Any, at: tuple[Any, ...], value: object) -> Any:
 
 def tried(path: Path) -> None:
     """Read it, and check what can be checked without models."""
-    start, sentence = time.monotonic(), ""
+    start = time.monotonic()
+    sentence = ""
     try:
         recipe = load_recipe(path)
         method = get_method(recipe.merge_method)

@@ -37,7 +37,8 @@ class Walk:
     """Looks at every state in each scheme; ``found`` has the faults and where each is seen."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options, self.size = options, QSize(*options.size)
+        self.options = options
+        self.size = QSize(*options.size)
         self.found: dict[str, list[str]] = defaultdict(list)
         self.looks = 0
         application = make_application()

@@ -107,12 +107,15 @@ class Recorder(QPaintEngine):
     def drawTextItem(self, start: QPointF, item: QTextItem) -> None:
         text = item.text().rstrip()
         blank = QFontMetricsF(item.font()).horizontalAdvance(item.text()[len(text) :])
-        top, height = start.y() - item.ascent(), item.ascent() + item.descent()
+        top = start.y() - item.ascent()
+        height = item.ascent() + item.descent()
         if text:
             self._note(text, QRectF(start.x(), top, item.width() - blank, height))
 
     def _note(self, text: str, rect: QRectF) -> None:
-        painter, place, ink = self.painter(), self.painter().deviceTransform(), QColor()
+        painter = self.painter()
+        place = self.painter().deviceTransform()
+        ink = QColor()
         rect = place.mapRect(rect)
         if text:
             ink = QColor(painter.pen().color())
@@ -124,7 +127,8 @@ class Recorder(QPaintEngine):
         if last and text and last.text and last.by is self.by and last.room == room:
             gap = rect.topLeft() - last.rect.topRight()
             if max(abs(gap.x()), abs(gap.y())) <= SLACK:  # goes on in another font or colour
-                text, rect = last.text + text, rect | self.found.pop().rect
+                text = last.text + text
+                rect = rect | self.found.pop().rect
         seen = QRectF(self.by.visibleRegion().boundingRect()).translated(self.at)
         seen &= rect if room is None else rect & room
         self.found.append(Painted(text, self.by, rect, room, seen, ink))
@@ -135,7 +139,8 @@ class Device(QPaintDevice):
 
     def __init__(self, root: QWidget) -> None:
         super().__init__()
-        self.metric, self.recorder = root.metric, Recorder()
+        self.metric = root.metric
+        self.recorder = Recorder()
 
     def paintEngine(self) -> QPaintEngine:
         return self.recorder
@@ -143,10 +148,12 @@ class Device(QPaintDevice):
 
 def record(root: QWidget, widgets: list[QWidget]) -> list[Painted]:
     """What each of the widgets in a window paints."""
-    device, alone = Device(root), QWidget.RenderFlag.DrawWindowBackground
+    device = Device(root)
+    alone = QWidget.RenderFlag.DrawWindowBackground
     painter = QPainter(device)
     for widget in widgets:
-        device.recorder.by, device.recorder.at = widget, widget.mapTo(root, QPoint())
+        device.recorder.by = widget
+        device.recorder.at = widget.mapTo(root, QPoint())
         QWidget.render(widget, painter, device.recorder.at, QRegion(), alone)
     painter.end()
     return device.recorder.found
@@ -168,7 +175,9 @@ def _cut(painted: list[Painted], root: QWidget) -> Iterator[str]:
     """Words that do not fit into the room that they are given, or into their widget."""
     places = Counter((each.text, each.by, each.rect.getRect()) for each in painted)
     for each in painted:
-        by, view, high = each.by, each.by.parentWidget(), 0.2 * each.rect.height()
+        by = each.by
+        view = each.by.parentWidget()
+        high = 0.2 * each.rect.height()
         long = isinstance(by, QLineEdit) and len(each.text) > SCROLLED
         if not each.text or long or isinstance(view, QTextEdit | QPlainTextEdit):
             continue
@@ -235,7 +244,8 @@ def _unreadable(picture: QImage, painted: list[Painted]) -> Iterator[str]:
 
 def _on(ink: QColor, ground: str) -> str:
     """What a translucent ink looks like on its ground."""
-    share, behind = ink.alphaF(), QColor(ground)
+    share = ink.alphaF()
+    behind = QColor(ground)
     parts = zip(ink.getRgbF()[:3], behind.getRgbF()[:3], strict=True)
     return QColor.fromRgbF(*(share * top + (1 - share) * below for top, below in parts)).name()
 
@@ -298,7 +308,8 @@ def _plot(plot: QWidget) -> Iterator[str]:
 
 def _out_of_reach(widget: QWidget) -> Iterator[str]:
     """A control that Tab does not reach, or that has no name."""
-    role, above = _role(widget), widget.parentWidget()
+    role = _role(widget)
+    above = widget.parentWidget()
     legend = isinstance(widget, Chip) and not widget.isCheckable()  # nobody can press it
     if not (role in CONTROLS or isinstance(widget, Plot | QTextEdit)) or legend:
         return
@@ -328,7 +339,8 @@ def _name(widget: QWidget) -> str:
 
 def _path(widget: QWidget) -> str:
     """The widget's class and name, and those of what it is in that have a name."""
-    above, parts = widget.parentWidget(), [_called(widget)]
+    above = widget.parentWidget()
+    parts = [_called(widget)]
     while above is not None and len(parts) < 3 and not above.isWindow():
         parts += [_called(above)] if above.accessibleName() else []
         above = above.parentWidget()

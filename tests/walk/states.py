@@ -103,9 +103,11 @@ class States:
     """With models of a recipe, in a studio's window."""
 
     def __init__(self, studio: Studio, recipe: Path) -> None:
-        self.studio, self.recipe = studio, recipe
+        self.studio = studio
+        self.recipe = recipe
         self.window, self.session = studio.window, studio.window.session
-        self.draft, self.workspace = self.session.draft, self.window.workspace
+        self.draft = self.session.draft
+        self.workspace = self.window.workspace
 
     def all(self, *, brief: bool) -> Iterator[State_]:
         """``brief``: without what has to be computed first, one merge apart."""
@@ -141,7 +143,8 @@ class States:
         for command in commands_of_panels(lambda: self.workspace, ""):
             if command.menu in menus:
                 command.run()
-                spaces, bar = self.workspace._spaces, tabs.get(command.menu)
+                spaces = self.workspace._spaces
+                bar = tabs.get(command.menu)
                 title = command.title.removeprefix("Show ").partition(" (")[0]
                 page = spaces.currentWidget() if bar is None else bar.current
                 yield f"{command.menu}: {title}", page
@@ -192,7 +195,8 @@ class States:
         yield "opened"
         for name, _ in self.pages(*PAGES):
             yield f"nothing yet, {name}"
-        before, notice = self.draft.inputs, self.window.notice
+        before = self.draft.inputs
+        notice = self.window.notice
         with tempfile.TemporaryDirectory() as name:  # names longer than any room for them
             copies = [Path(name) / f"{LONG}-{number}" for number in range(len(before.experts), 8)]
             for copy in copies:
@@ -254,7 +258,9 @@ class States:
 
     def panels(self) -> Iterator[State_]:
         """A panel alone, the table without a row, the left column."""
-        cards, layers, left = self.workspace.cards, self.workspace.layers, self.workspace.left
+        cards = self.workspace.cards
+        layers = self.workspace.layers
+        left = self.workspace.left
         cards.bring(LAYERS)
         cards.toggle_maximised()
         yield "a panel alone"
@@ -313,7 +319,8 @@ class States:
 
     def others(self) -> Iterator[State_]:
         """Merges by other methods, and what every page finds out about them."""
-        own, learnt = self.draft.inputs, self.session.results.learning
+        own = self.draft.inputs
+        learnt = self.session.results.learning
         few = tuple(replace(task, limit=FEW) for task in own.tasks)
         if not own.recipe().without_calibration:
             self.change(own.with_method("adamerging").with_parameter("steps", STEPS))
@@ -365,7 +372,9 @@ class States:
 
     def questions(self) -> Iterator[State_]:
         """Several runs, one of them with a name of its own, and the questions about them."""
-        window, panel, runs = self.window, self.workspace.runs, self.session.results.runs.all
+        window = self.window
+        panel = self.workspace.runs
+        runs = self.session.results.runs.all
         window.runs.rename(runs[-1], "less refined")
         panel.list.setCurrentIndex(panel.model.index(1, 0))
         self.workspace.left.fold(False)

@@ -86,10 +86,13 @@ class Written(QWidget):
 
     def __init__(self, *texts: tuple[str, int, int], ink: str = "#000000", icon: int = 250) -> None:
         super().__init__()
-        self.texts, self.ink, self.icon = texts, ink, icon
+        self.texts = texts
+        self.ink = ink
+        self.icon = icon
 
     def paintEvent(self, event) -> None:
-        painter, square = QPainter(self), QPainterPath()
+        painter = QPainter(self)
+        square = QPainterPath()
         painter.fillRect(self.rect(), QColor("#ffffff"))
         painter.setPen(QColor(self.ink))
         for text, left, width in self.texts:

@@ -115,14 +115,16 @@ class Family:
     """The experts of a case, and what was found about their merges."""
 
     def __init__(self, study: Study, case: Case) -> None:
-        self.study, self.case = study, case
+        self.study = study
+        self.case = case
         names = study.names(case)
         self.folders = {name: case.folder(study.cache, name) for name in names}
         self.weights = {n: made.weights(study.base, f) for n, f in self.folders.items()}
 
     def alone(self) -> dict[str, Tensor]:
         """What every expert answers rightly."""
-        study, found = self.study, {}
+        study = self.study
+        found = {}
         for n, w in self.weights.items():
             key = ("expert", self.case.kind, self.case.epochs, f"seed {self.case.seed}", n)
             found |= study.kept(key, lambda n=n, w=w: {n: study.judge.right(n, study.split, w)})
@@ -156,7 +158,8 @@ class Family:
 
     def flatter(self, merged: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """With the root of every singular value of the change of each matrix."""
-        base, found = self.study.base_weights, dict(merged)
+        base = self.study.base_weights
+        found = dict(merged)
         for name in (n for n, v in base.items() if v.dim() == 2 and "embeddings" not in n):
             change = Merged(delta=merged[name] - base[name])
             after = changed_after(change, [], [], base[name], spectrum=0.5)
@@ -165,7 +168,8 @@ class Family:
 
     def scores(self, label: str, variants: list[str]) -> Iterator[tuple[str, Score]]:
         """Of one method, so many variants of it."""
-        alone, bodies = self.alone(), {}
+        alone = self.alone()
+        bodies = {}
 
         def right(variant: str) -> dict[str, Tensor]:
             if not bodies:
@@ -186,7 +190,9 @@ class Study:
     """Tasks, experts and scores in a cache."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.cache, self.base, self.split = options.cache, options.base, options.split
+        self.cache = options.cache
+        self.base = options.base
+        self.split = options.split
         self.tasks = tasks(self.cache / "tasks")
         self.judge = Judge(self.base, self.tasks)
         stored = load_file(self.base / "model.safetensors")
@@ -199,7 +205,8 @@ class Study:
                 folder = case.folder(self.cache, name)
                 if not (folder / "config.json").is_file():
                     started = time.monotonic()
-                    rank, seed = KINDS[case.kind], 100 * case.seed + list(self.tasks).index(name)
+                    rank = KINDS[case.kind]
+                    seed = 100 * case.seed + list(self.tasks).index(name)
                     unfinished = folder.with_name(f"{folder.name}.unfinished")
                     made.train(self.base, self.tasks[name], rank, unfinished, seed, case.epochs)
                     unfinished.rename(folder)

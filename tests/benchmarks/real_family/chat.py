@@ -31,7 +31,10 @@ from tests.benchmarks.real_family.experts import Lora, save_adapter
 from tests.benchmarks.real_family.over_seeds import OverSeeds, differences
 from tests.benchmarks.real_family.tasks import Task, tasks
 
-RANK, STEPS, BATCH, WARM_UP = 16, 50, 8, 5
+RANK = 16
+STEPS = 50
+BATCH = 8
+WARM_UP = 5
 RATE = 1e-3
 LONGEST = 72
 """Signs of a text; the rest of its words is left out, never the end of the prompt."""
@@ -111,7 +114,8 @@ class Teacher:
 
     def _batches(self, task: Task, seed: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """Inputs and labels, N × L; padded on the right."""
-        examples, generator = task.splits["train"], random.Random(seed)
+        examples = task.splits["train"]
+        generator = random.Random(seed)
         order = generator.sample(range(len(examples)), len(examples))
         for start in range(0, len(order) - BATCH + 1, BATCH):
             rows = [self._example(task, *examples[n]) for n in order[start : start + BATCH]]
@@ -147,8 +151,10 @@ class Study:
     """Experts and scores in a cache."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.cache, self.base = options.cache, options.base
-        self.split, self.count = options.split, options.count
+        self.cache = options.cache
+        self.base = options.base
+        self.split = options.split
+        self.count = options.count
         known = tasks(self.cache / "tasks")
         self.numbers = {name: number for number, name in enumerate(known)}
         self.tasks = {name: known[name] for name in options.tasks}

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from tests.benchmarks.real_family.tasks import Task
 
-BATCH, LONGEST = 32, 32
+BATCH = 32
+LONGEST = 32
 POOL = 10 * BATCH
 """Examples of so many, in the order of the seed, are put into batches by length."""
 RATES = {0: 1e-4, 8: 5e-4, 32: 5e-4}
@@ -150,6 +151,7 @@ def weights(base: Path, folder: Path) -> dict[str, Tensor]:
         if plain.startswith("classifier"):
             state[plain] = value
         elif "lora_B" in plain:
-            target, down = plain.replace(".lora_B", ""), adapter[name.replace("lora_B", "lora_A")]
+            target = plain.replace(".lora_B", "")
+            down = adapter[name.replace("lora_B", "lora_A")]
             state[target] = state[target] + Lora.scale * value @ down
     return state

@@ -60,13 +60,15 @@ class Judge:
     """Asks models of one base for the answers to the tasks' examples."""
 
     def __init__(self, base: Path, tasks: Mapping[str, Task]) -> None:
-        self._base, self._tasks = base, tasks
+        self._base = base
+        self._tasks = tasks
         self._models = {t: new_model(base, len(task.classes)).eval() for t, task in tasks.items()}
 
     @torch.no_grad()
     def right(self, task: str, split: str, weights: Mapping[str, Tensor]) -> Tensor:
         """N times 1 for right or 0, of a classifier with these weights."""
-        model, examples = self._models[task], self._tasks[task].splits[split]
+        model = self._models[task]
+        examples = self._tasks[task].splits[split]
         model.load_state_dict(weights)
         order = sorted(range(len(examples)), key=lambda n: len(examples[n][0]))
         found = torch.zeros(len(examples), dtype=torch.float64)

@@ -74,14 +74,16 @@ def split(name: str, examples: Iterable[tuple[str, str]], seed: int) -> Task:
         if len(labels) == 1 and len(text) >= 8:
             of_class[labels.pop()].append(text)
     classes = tuple(sorted(of_class))
-    generator, chosen = random.Random(seed), []
+    generator = random.Random(seed)
+    chosen = []
     room = sum(SPLITS.values())
     for index, label in enumerate(sorted(classes, key=lambda c: len(of_class[c]))):
         share = (room - len(chosen)) // (len(classes) - index)
         texts = generator.sample(of_class[label], min(share, len(of_class[label])))
         chosen += [(text, classes.index(label)) for text in texts]
     generator.shuffle(chosen)
-    splits, start = {}, 0
+    splits = {}
+    start = 0
     for part, count in SPLITS.items():
         splits[part] = chosen[start : start + count]
         start += count

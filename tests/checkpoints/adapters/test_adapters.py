@@ -69,7 +69,8 @@ def test_linear(dtype: torch.dtype, form: str, prefix: str, folder: Path):
     }
     save_adapter(folder, tensors, lora_alpha=3)
     a_RI, b_OR = (tensor.float() for tensor in tensors.values())
-    weight_OI, x_BI = randn(O, I), randn(4, I, seed=1)
+    weight_OI = randn(O, I)
+    x_BI = randn(4, I, seed=1)
     adapted = functional.linear(x_BI, weight_OI) + (x_BI @ a_RI.T) @ b_OR.T * (3 / R)
     found = delta(folder, "layers.0.q_proj.weight")
     assert found.dtype == torch.float32
@@ -79,7 +80,8 @@ def test_linear(dtype: torch.dtype, form: str, prefix: str, folder: Path):
 def test_conv1d_stores_inputs_by_outputs(folder: Path):
     save_adapter(folder, factors("h.0.attn.c_attn", O, I), fan_in_fan_out=True)
     a_RI, b_OR = factors("h.0.attn.c_attn", O, I).values()
-    weight_IO, x_BI = randn(I, O), randn(4, I, seed=1)
+    weight_IO = randn(I, O)
+    x_BI = randn(4, I, seed=1)
     found = delta(folder, "h.0.attn.c_attn.weight")
     adapted = x_BI @ weight_IO + (x_BI @ a_RI.T) @ b_OR.T * 4
     assert found.shape == (I, O)
@@ -87,10 +89,12 @@ def test_conv1d_stores_inputs_by_outputs(folder: Path):
 
 
 def test_embedding(folder: Path):
-    a_RV, b_DR = randn(R, 11), randn(O, R, seed=2)
+    a_RV = randn(R, 11)
+    b_DR = randn(O, R, seed=2)
     names = [f"{PREFIX}wte.lora_embedding_A", f"{PREFIX}wte.lora_embedding_B"]
     save_adapter(folder, dict(zip(names, (a_RV, b_DR), strict=True)))
-    weight_VD, tokens = randn(11, O, seed=3), torch.tensor([0, 10, 4, 4])
+    weight_VD = randn(11, O, seed=3)
+    tokens = torch.tensor([0, 10, 4, 4])
     adapted = functional.embedding(tokens, weight_VD)
     adapted = adapted + functional.embedding(tokens, a_RV.T) @ b_DR.T * 4
     found = delta(folder, "wte.weight")
@@ -98,10 +102,12 @@ def test_embedding(folder: Path):
 
 
 def test_convolution(folder: Path):
-    a_RIkk, b_OR11 = randn(R, 3, 3, 3), randn(O, R, 1, 1, seed=2)
+    a_RIkk = randn(R, 3, 3, 3)
+    b_OR11 = randn(O, R, 1, 1, seed=2)
     names = [f"{PREFIX}conv.lora_A.weight", f"{PREFIX}conv.lora_B.weight"]
     save_adapter(folder, dict(zip(names, (a_RIkk, b_OR11), strict=True)), fan_in_fan_out=True)
-    weight, image = randn(O, 3, 3, 3, seed=3), randn(2, 3, 6, 6, seed=4)
+    weight = randn(O, 3, 3, 3, seed=3)
+    image = randn(2, 3, 6, 6, seed=4)
     adapted = functional.conv2d(image, weight)
     adapted = adapted + functional.conv2d(functional.conv2d(image, a_RIkk), b_OR11) * 4
     found = functional.conv2d(image, weight + delta(folder, "conv.weight"))
@@ -148,7 +154,8 @@ def test_parts_are_parts_of_the_whole(start: int, length: int, turned: bool, tmp
 
 
 def expanded(folder: Path, base: Path, transposed: tuple[str, ...] = ()) -> Checkpoint:
-    adapter, checkpoint = open_adapter(folder), open_checkpoint(base)
+    adapter = open_adapter(folder)
+    checkpoint = open_checkpoint(base)
     answers = {name: name for name in adapter.names if name in checkpoint.tensors}
     return expand(adapter, checkpoint, answers, transposed)
 
@@ -233,21 +240,26 @@ def test_trained_rows_replace_the_base_s(tokens: object, folder: Path, tmp_path)
     name = f"{PREFIX}q.token_adapter.trainable_tokens_delta"
     save_adapter(folder, {**factors("k", O, I), name: rows}, trainable_token_indices=tokens)
     reader = TensorReader(expanded(folder, base_folder(tmp_path)))
-    found, stored = reader.read("q.weight"), randn(O, I)
+    found = reader.read("q.weight")
+    stored = randn(O, I)
     assert close(found[[4, 0]], rows)
     assert same_bits(found[1:4].contiguous(), stored[1:4].contiguous())
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_stack_of_experts_has_a_product_for_each(turned: bool, folder: Path, tmp_path):
-    E, O_, I_ = 3, 5, 7
-    a, b = randn(E * R, I_), randn(O_, R * E, seed=1)
+    E = 3
+    O_ = 5
+    I_ = 7
+    a = randn(E * R, I_)
+    b = randn(O_, R * E, seed=1)
     shape = (E, I_, O_) if turned else (E, O_, I_)
     base = save_model(tmp_path / "base", {"mlp.experts.w": torch.zeros(shape)})
     tensors = {f"{PREFIX}mlp.experts.lora_A.weight": a, f"{PREFIX}mlp.experts.lora_B.weight": b}
     save_adapter(folder, tensors, target_parameters=["experts.w"])
     reader = TensorReader(expanded(folder, base))
-    left, right = b.reshape(O_, R, E), a.reshape(E, R, I_)
+    left = b.reshape(O_, R, E)
+    right = a.reshape(E, R, I_)
     exact = 4 * torch.einsum("ore,eri->eio" if turned else "ore,eri->eoi", left, right)
     assert close(reader.read("mlp.experts.w"), exact)
     assert close(reader.read_part("mlp.experts.w", 33, 71), exact.flatten()[33:71])

@@ -29,11 +29,20 @@ def randn(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=GENERATOR)
 
 
-LINEAR, CONVOLUTION = randn(O, I), randn(O, I, 3, 3)
-A, B, MIDDLE = randn(R, I), randn(O, R), randn(R, R, 3, 3)
+LINEAR = randn(O, I)
+CONVOLUTION = randn(O, I, 3, 3)
+A = randn(R, I)
+B = randn(O, R)
+MIDDLE = randn(R, R, 3, 3)
 A_CONV = randn(R, I, 3, 3)
-W1A, W1B, W2A, W2B = randn(O, R), randn(R, I), randn(O, R), randn(R, I)
-K1, K2, K2A, K2B = randn(2, 2), randn(3, 2), randn(3, R), randn(R, 2)
+W1A = randn(O, R)
+W1B = randn(R, I)
+W2A = randn(O, R)
+W2B = randn(R, I)
+K1 = randn(2, 2)
+K2 = randn(3, 2)
+K2A = randn(3, R)
+K2B = randn(R, 2)
 K2_CONV = randn(3, 2, 3, 3)
 MAGNITUDE = randn(O).abs()
 
@@ -156,7 +165,8 @@ def test_each_module_has_its_own_alpha_and_rank(tmp_path):
     factors: dict[str, Tensor] = {}
     exact: dict[str, Tensor] = {}
     for name, (module, rank, alpha) in modules.items():
-        down, up = randn(rank, I), randn(O, rank)
+        down = randn(rank, I)
+        up = randn(O, rank)
         factors |= {f"{module}.lora_down.weight": down, f"{module}.lora_up.weight": up}
         if alpha is not None:
             factors[f"{module}.alpha"] = torch.tensor(alpha)

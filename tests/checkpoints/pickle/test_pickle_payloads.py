@@ -353,7 +353,8 @@ def payloads(draw: st.DrawFn, harmful: list[Call]) -> tuple[str, bytes]:
 
 def fuzz(folder: Path, examples: int) -> list[str]:
     """What became of each: its refusal, or nothing where it was taken for weights."""
-    canary, file = folder / "canary", folder / "model.pt"
+    canary = folder / "canary"
+    file = folder / "model.pt"
     said = []
 
     @settings(max_examples=examples, suppress_health_check=list(HealthCheck))

@@ -19,7 +19,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 HERE = Path(__file__).parent
-ROWS, COLUMNS = 8, 256
+ROWS = 8
+COLUMNS = 256
 GGUF_COLUMNS = 512
 
 

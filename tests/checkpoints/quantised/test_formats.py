@@ -109,7 +109,8 @@ def test_the_table_of_gguf_types_is_the_librarys(kind: int):
 def test_each_type_of_gguf_is_what_its_library_makes_of_it(kind: int, tmp_path):
     """Samples of llama.cpp's own quantisation, which the library dequantised."""
     blocks = load_file(HERE / "gguf-types.safetensors")
-    raw, exact = blocks[f"{kind}"], blocks[f"{kind}.values"]
+    raw = blocks[f"{kind}"]
+    exact = blocks[f"{kind}.values"]
     tensor = (kind, (2, len(exact)), 2 * raw.numpy().tobytes())
     (tmp_path / "m.gguf").write_bytes(gguf_of_parts(LLAMA, {"blk.0.ffn_up.weight": tensor}))
     checkpoint = open_checkpoint(tmp_path / "m.gguf")

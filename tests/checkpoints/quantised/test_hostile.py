@@ -266,7 +266,8 @@ def sparse(folder: Path, rows: int, columns: int) -> Path:
         "q.qzeros": ("I32", [columns // 128, rows // 8]),
         "q.scales": ("F16", [columns // 128, rows]),
     }
-    at, header = 0, {}
+    at = 0
+    header = {}
     for name, (dtype, shape) in sizes.items():
         nbytes = shape[0] * shape[1] * (2 if dtype == "F16" else 4)
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + nbytes]}

@@ -34,12 +34,15 @@ def test_of_many_answers_the_likeliest_count_and_the_rest_as_one() -> None:
     generator = torch.Generator().manual_seed(1)
     expert_RC, merge_RC = torch.randn(2, 3, 500, generator=generator).mul(4).double()
     answer = _likeliest([], expert_RC)
-    p_RC, q_RC = expert_RC.softmax(1), merge_RC.softmax(1)
+    p_RC = expert_RC.softmax(1)
+    q_RC = merge_RC.softmax(1)
     expected = []
     for p_C, q_C in zip(p_RC, q_RC, strict=True):
         chosen = p_C.argsort(descending=True)[:LIKELIEST]
-        p, q = p_C[chosen], q_C[chosen]
-        rest_p, rest_q = 1 - p.sum(), 1 - q.sum()
+        p = p_C[chosen]
+        q = q_C[chosen]
+        rest_p = 1 - p.sum()
+        rest_q = 1 - q.sum()
         expected.append((p * (p / q).log()).sum() + rest_p * (rest_p / rest_q).log())
     torch.testing.assert_close(answer.divergence(merge_RC), torch.stack(expected).mean())
 

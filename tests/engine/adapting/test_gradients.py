@@ -130,7 +130,8 @@ def merged_values(
     method: MergeMethod[Any], model: nn.Module, parameters: Any, experts: int, seed: int
 ) -> MergedValues:
     learning = method.learning
-    rows, own = list[Held](), {}
+    rows = list[Held]()
+    own = {}
     shared = {} if learning.shared is None else learning.shared(parameters, experts)
     for name, index in model.named_parameters():
         deltas = [0.5 * torch.randn_like(index) for _ in range(experts)]

@@ -29,7 +29,8 @@ def climbing(steps: int, best: float | None, patience: int = 40) -> tuple[Loop, 
     def objective(_step: int) -> Seen:
         value.grad = torch.ones(1)
         distance = None if best is None else abs(float(value) - best)
-        losses, spreads = {"task": float(value)}, {"task": 1.0}
+        losses = {"task": float(value)}
+        spreads = {"task": 1.0}
         return Seen(losses=losses, spreads=spreads, figures=[0.0], distance=distance)
 
     parameters = SimpleNamespace(steps=steps, learning_rate=0.1, patience=patience)
@@ -163,5 +164,6 @@ def test_a_collapse_after_what_is_kept_is_no_matter():
     spreads = [1.0] * 60 + [0.1] * 60
     state = TrainingState(values={}, step=120, spreads={"sure": spreads})
     assert "sure" in collapse(state)[0]
-    state.nearest, state.best = (0.1, 60), {"value": torch.zeros(1)}
+    state.nearest = (0.1, 60)
+    state.best = {"value": torch.zeros(1)}
     assert not collapse(state)

@@ -66,7 +66,8 @@ def test_each_expert_of_a_mixture_has_the_inputs_that_are_sent_to_it(own_cache: 
 
     def note(name: str) -> Any:
         def hook(_module: Any, given: Any) -> None:
-            rows, chosen = given[0].reshape(-1, given[0].shape[-1]), given[1]
+            rows = given[0].reshape(-1, given[0].shape[-1])
+            chosen = given[1]
             for expert in range(4):
                 own = f"{name}.gate_up_proj[{expert}]"
                 sent.setdefault(own, []).append(rows[(chosen == expert).any(dim=1)])
@@ -174,7 +175,8 @@ def test_nothing_damaged_is_used(own_cache: Path, caplog):
     """Every kind of damage to every file, and what is then measured is the same as before."""
     file = bert_family(own_cache)
     _, whole = measured(file, Need.INPUTS)
-    folder, known = whole[0].folder, [numbers(each) for each in whole]
+    folder = whole[0].folder
+    known = [numbers(each) for each in whole]
     pristine = shutil.copytree(folder, own_cache / "pristine")
     cases = [
         *((entry.name, kind) for entry in pristine.iterdir() for kind in ANY_FILE),

@@ -13,7 +13,10 @@ from transformers.pytorch_utils import Conv1D
 from ace_gui.engine.calibrating import fisher_information
 from ace_gui.engine.calibrating.fisher_information import SquaredGradients
 
-SIZE, WORDS, LENGTH, COUNT = 6, 9, 4, 7
+SIZE = 6
+WORDS = 9
+LENGTH = 4
+COUNT = 7
 
 
 class Reader(nn.Module):
@@ -25,7 +28,8 @@ class Reader(nn.Module):
         self.places = nn.Embedding(LENGTH, SIZE)
         self.first = nn.Parameter(torch.randn(1, 1, SIZE))
         self.norm = nn.LayerNorm(SIZE)
-        self.up, self.down = nn.Linear(SIZE, 2 * SIZE), Conv1D(SIZE, 2 * SIZE)
+        self.up = nn.Linear(SIZE, 2 * SIZE)
+        self.down = Conv1D(SIZE, 2 * SIZE)
         self.scale = nn.Parameter(torch.randn(SIZE))
         self.head = nn.Linear(SIZE, 3)
 
@@ -116,7 +120,8 @@ def test_the_squares_are_those_of_each_example(
 ):
     """Models whose examples cannot be told apart go one by one after the first two."""
     model, words = made(kind)
-    found, known = squares_of(model, words), expected(model, words)
+    found = squares_of(model, words)
+    known = expected(model, words)
     assert found.keys() == known.keys()
     for name, own in known.items():
         assert torch.linalg.vector_norm(found[name] - own) <= 1e-6 * torch.linalg.norm(own), name
@@ -126,7 +131,8 @@ def test_the_squares_are_those_of_each_example(
 def test_little_memory_means_one_by_one(monkeypatch, passes: list[int]):
     monkeypatch.setattr(fisher_information, "free_memory", lambda: 0)
     model, words = made(Reader)
-    found, known = squares_of(model, words), expected(model, words)
+    found = squares_of(model, words)
+    known = expected(model, words)
     assert all(torch.allclose(found[name].double(), own, rtol=1e-5) for name, own in known.items())
     assert passes == [2]
 
@@ -136,7 +142,8 @@ def test_little_memory_means_one_by_one(monkeypatch, passes: list[int]):
 def test_rows_without_gradient_cost_nothing(rows: tuple[int, ...], swapped: bool):
     """As in the last layer of a classifier that reads one token; examples may differ in the row."""
     torch.manual_seed(0)
-    x, gradient = torch.randn(COUNT, LENGTH, SIZE), torch.zeros(COUNT, LENGTH, SIZE)
+    x = torch.randn(COUNT, LENGTH, SIZE)
+    gradient = torch.zeros(COUNT, LENGTH, SIZE)
     for n in range(COUNT if rows else 0):
         gradient[n, rows[n % len(rows)], 1:] = torch.randn(SIZE - 1)
     pair = (x, gradient) if swapped else (gradient, x)

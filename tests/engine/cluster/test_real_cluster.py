@@ -113,7 +113,8 @@ def test_a_signal_ends_all_of_it_within_seconds(number: signal.Signals, tmp_path
         stderr=subprocess.DEVNULL,
         env={**os.environ, "HOME": str(tmp_path)},
     )
-    watched, everyone = psutil.Process(merging.pid), set[psutil.Process]()
+    watched = psutil.Process(merging.pid)
+    everyone = set[psutil.Process]()
     while not called(watched, TITLE):
         assert merging.poll() is None
         everyone |= set(watched.children(recursive=True))
@@ -203,7 +204,8 @@ def test_merge_on_a_cluster_of_this_machine(tmp_path):
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ)
     ) as merging:
-        watched, received = psutil.Process(merging.pid), set[str]()
+        watched = psutil.Process(merging.pid)
+        received = set[str]()
         children: list[psutil.Process] = []
         while True:
             try:

@@ -55,7 +55,8 @@ def test_bounds_of_every_schedule(lengths: list[float], workers: int):
 
 
 def test_what_limits_a_merge():
-    many, one = [unit(1.0)] * 64, [unit(64.0), *[unit(0.01)] * 10]
+    many = [unit(1.0)] * 64
+    one = [unit(64.0), *[unit(0.01)] * 10]
     assert schedule(many, 8, 0, FAST_DISK).bottleneck == "work"
     assert schedule(one, 8, 0, FAST_DISK).bottleneck == "largest unit"
     # What the system keeps in memory is written at the end; more than that, meanwhile.

@@ -61,7 +61,8 @@ class Counted(RayStandIn):
 
 
 def test_evaluate(recipe: Recipe, fresh):
-    models, tasks = Models(prepare(recipe).models, (recipe.base_model,)), recipe.tasks
+    models = Models(prepare(recipe).models, (recipe.base_model,))
+    tasks = recipe.tasks
     fresh()
     *_, expected = evaluate(models, tasks, device="cpu")
     fresh()
@@ -117,7 +118,8 @@ def test_the_window_compares_by_workers(recipe: Recipe, fresh, tmp_path, monkeyp
         assert (None in found) or not cluster
         return [row for row in found if isinstance(row, MethodCompared)]
 
-    expected, found = rows(""), rows("local:2")
+    expected = rows("")
+    found = rows("local:2")
     assert ray.started
     assert len(found) == 2
     for one, other in zip(expected, found, strict=True):

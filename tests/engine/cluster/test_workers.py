@@ -95,7 +95,8 @@ def test_a_worker_that_hangs_is_replaced(gpt2: Family, tmp_path):
 
 
 def test_a_unit_that_costs_too_many_workers_stops_the_merge(gpt2: Family, tmp_path):
-    prepared, store = prepare(recipe_of(gpt2)), tmp_path / "store"
+    prepared = prepare(recipe_of(gpt2))
+    store = tmp_path / "store"
     after = 8
     ray = RayStandIn(lambda call, number: call == "merge" and number > after)
     with pytest.raises(ClusterError, match="give workers more memory, then resume") as stopped:
@@ -159,7 +160,8 @@ def test_errors_arrive_as_they_are(gpt2: Family, tmp_path):
 
 
 def test_a_store_of_one_process_is_not_continued_by_others(gpt2: Family, tmp_path):
-    prepared, store = prepare(recipe_of(gpt2)), tmp_path / "store"
+    prepared = prepare(recipe_of(gpt2))
+    store = tmp_path / "store"
     torch.set_num_threads(2)
     stopped_merge(prepared, store, 3, device="cpu")
     torch.set_num_threads(1)
@@ -186,7 +188,8 @@ def test_looks_at_the_whole_model_are_put_together(
 ):
     """Looked at by three, one of whom is lost meanwhile: the same findings to the last bit."""
     recipe = recipe_of(gpt2, merge_method=method, parameters=parameters)
-    here, there = prepare(recipe), prepare(recipe)
+    here = prepare(recipe)
+    there = prepare(recipe)
     list(surveyed(Readers(here)))
     lost = iter([True])
     ray = RayStandIn(lambda call, number: call == "scan" and next(lost, False))
@@ -314,7 +317,8 @@ def test_the_head_ends(gpt2: Family, tmp_path, monkeypatch):
     """Ray would say nothing for a minute, and then end the process."""
     monkeypatch.setattr(ray_workers, "WATCH_SECONDS", 0.0)
     ray = RayStandIn()
-    prepared, store = prepare(recipe_of(gpt2)), tmp_path / "store"
+    prepared = prepare(recipe_of(gpt2))
+    store = tmp_path / "store"
     events = merge(prepared, store, workers=ray.workers())
     while not isinstance(next(events), TensorFinished):
         pass
@@ -337,7 +341,8 @@ def test_a_connection_that_breaks(gpt2: Family, tmp_path):
 
 def test_workers_without_memory_for_the_models(gpt2: Family, tmp_path, monkeypatch):
     """What they are told is not asked for: what they are asked next says it."""
-    whole, fails = Worker.prepare, [True, True]
+    whole = Worker.prepare
+    fails = [True, True]
 
     def prepare_or_fail(self: Worker, *order: object) -> None:
         if fails and fails.pop():
@@ -345,7 +350,8 @@ def test_workers_without_memory_for_the_models(gpt2: Family, tmp_path, monkeypat
         whole(self, *order)
 
     monkeypatch.setattr(Worker, "prepare", prepare_or_fail)
-    recipe, members = recipe_of(gpt2), RayStandIn().workers()
+    recipe = recipe_of(gpt2)
+    members = RayStandIn().workers()
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
     assert members.lost == 2
@@ -379,7 +385,8 @@ def test_a_worker_without_memory_hands_its_unit_on(gpt2: Family, tmp_path, monke
         return whole(self, names)
 
     monkeypatch.setattr(Worker, "merge", merge_or_fail)
-    recipe, members = recipe_of(gpt2), RayStandIn().workers()
+    recipe = recipe_of(gpt2)
+    members = RayStandIn().workers()
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
     assert members.lost == 2

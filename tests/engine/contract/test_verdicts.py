@@ -28,7 +28,8 @@ def score(values: list[float], metric: str = "accuracy", task: str = "digits") -
 
 
 def test_each_example_is_lost_gained_or_neither():
-    model, other = np.array([1, 0, 1, 0.0]), np.array([1, 1, 0, 0.5])
+    model = np.array([1, 0, 1, 0.0])
+    other = np.array([1, 1, 0, 0.5])
     kinds = [
         AnswerVerdict.BOTH_RIGHT,
         AnswerVerdict.LOST,
@@ -53,7 +54,8 @@ def test_right_or_wrong_is_mcnemars_exact_test(better: int, worse: int, same: in
 
 def test_losses_are_compared_by_their_mean_difference():
     generator = np.random.default_rng(0)
-    a, b = generator.normal(size=400), generator.normal(size=400) + 0.15
+    a = generator.normal(size=400)
+    b = generator.normal(size=400) + 0.15
     found = paired([(score(a.tolist(), "perplexity"), score(b.tolist(), "perplexity"))])
     statistic = stats.ttest_rel(a, b).statistic
     assert found.p == pytest.approx(2 * stats.norm.sf(abs(statistic)), rel=1e-9)
@@ -61,7 +63,8 @@ def test_losses_are_compared_by_their_mean_difference():
 
 
 def test_examples_of_several_tasks_count_together_and_kinds_do_not_mix():
-    right, wrong = score([1.0] * 6), score([0.0] * 6)
+    right = score([1.0] * 6)
+    wrong = score([0.0] * 6)
     both = paired([(right, wrong), (replace(right, task="b"), replace(wrong, task="b"))])
     assert both.first == 12
     assert (

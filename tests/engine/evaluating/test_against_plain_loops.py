@@ -134,7 +134,8 @@ def test_perplexity(tmp_path):
     long = sentence(generator, 30, 31)  # three windows
     (tmp_path / "wiki.txt").write_text("\n\n".join([*lines, long]) + "\n")
     model, tokenizer = loaded("AutoModelForCausalLM", tmp_path / "model")
-    nll, tokens = 0.0, 0
+    nll = 0.0
+    tokens = 0
     for line in lines:
         ids = tokenizer(line, return_tensors="pt")["input_ids"]
         if ids.shape[1] > 1:
@@ -209,7 +210,8 @@ def test_words(tmp_path, metric: str):
         words = sentence(generator).split()
         rows.append({"tokens": words, "ner_tags": generator.integers(0, 3, len(words)).tolist()})
     model, tokenizer = loaded("AutoModelForTokenClassification", tmp_path / "model")
-    answers, targets = [], []
+    answers = []
+    targets = []
     for row in rows:  # each word is one token, after [CLS]
         tokens = tokenizer(row["tokens"], is_split_into_words=True, return_tensors="pt")
         answers += model(**tokens).logits[0].argmax(-1)[1:-1].tolist()

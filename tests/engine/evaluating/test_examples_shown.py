@@ -88,10 +88,12 @@ def test_what_a_merge_lost_and_gained_is_what_the_scores_say(
         assert isinstance(event, ExamplesCompared)
         other = "base" if with_base else event.task
         assert event.other == other
-        mine, theirs = scores[str(merged), event.task], scores[other, event.task]
+        mine = scores[str(merged), event.task]
+        theirs = scores[other, event.task]
         found = verdicts("accuracy", mine.each_N, theirs.each_N)
         assert event.counts == {each: int((found == each).sum()) for each in AnswerVerdict}
-        lost, gained = event.examples[AnswerVerdict.LOST], event.examples[AnswerVerdict.GAINED]
+        lost = event.examples[AnswerVerdict.LOST]
+        gained = event.examples[AnswerVerdict.GAINED]
         assert len(lost) == event.counts[AnswerVerdict.LOST]
         assert all(e.answer != e.example.label == e.other for e in lost)
         assert all(e.other != e.example.label == e.answer for e in gained)

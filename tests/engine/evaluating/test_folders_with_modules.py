@@ -70,7 +70,8 @@ def test_a_converted_expert_is_scored_as_before(gpt2: Path):
 def test_routes_load_each_model_once_for_all_tasks(gpt2: Path, tmp_path, monkeypatch):
     folder = merged(gpt2, tmp_path / "smile", "smile")
     apart = [ace_gui.routes(gpt2, [folder], [task], limit=4)[0] for task in load_recipe(gpt2).tasks]
-    loads, load = Counter[bool](), loaded_models.load
+    loads = Counter[bool]()
+    load = loaded_models.load
 
     def counting(loading: Any, device: Any) -> Any:
         loads[loading.modules is not None] += 1
@@ -112,7 +113,8 @@ def test_another_base_is_not_mistaken_for_the_one_before(gpt2: Path, tmp_path, r
 @pytest.mark.parametrize("method", ["byom", "smile"])
 def test_the_report_has_the_scores_of_a_merge_with_its_modules(gpt2: Path, tmp_path, method: str):
     recipe = recipe_by(gpt2, method)
-    runner, store = Runner(), tmp_path / "store"
+    runner = Runner()
+    store = tmp_path / "store"
     job = MergeJob(recipe=load_recipe(recipe), store=store, device="cpu")
     assert any(isinstance(event, MergeFinished) for event in steps_of(job, runner))
     file = tmp_path / "report.html"

@@ -68,7 +68,8 @@ def test_its_table_and_its_figures(library: Library, tmp_path):
     save_gpt2(tmp_path / "model")
     (tmp_path / "lines.txt").write_text("the cat sat\n" * 3)
     (tmp_path / "tasks.yaml").write_text("- data: lines.txt\n")
-    model, out = tmp_path / "model", tmp_path / "scores.json"
+    model = tmp_path / "model"
+    out = tmp_path / "scores.json"
     done = asked(
         model, "--tasks", tmp_path / "tasks.yaml", "--harness", "toy", "--harness-tasks", tmp_path,
         "--limit", "12", "--device", "cpu", "--json", out,

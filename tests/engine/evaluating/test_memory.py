@@ -35,8 +35,11 @@ def live_bytes() -> int:
 @pytest.mark.usefixtures("only_new_objects")
 def test_one_model_at_a_time(monkeypatch):
     """Six models are loaded one after the other, and are gone before the next one comes."""
-    before_load, while_asked, sizes = [], [], []
-    load, answered = loaded_models.load, evaluate.answered
+    before_load = []
+    while_asked = []
+    sizes = []
+    load = loaded_models.load
+    answered = evaluate.answered
 
     def loading(*arguments: Any) -> Any:
         before_load.append(live_bytes())
@@ -60,7 +63,8 @@ def test_one_model_at_a_time(monkeypatch):
 
 def test_one_batch_at_a_time(tmp_path, monkeypatch):
     """Five times the examples take no more memory while a model is asked."""
-    answered, peaks = evaluate.answered, {}
+    answered = evaluate.answered
+    peaks = {}
 
     def asking(evaluator: Any) -> Iterator[Any]:
         with LiveMemory() as memory:

@@ -66,7 +66,8 @@ def test_of_labels(data: st.DataObject, labels: int, count: int, metric: Metric)
     average = "binary" if labels == 2 else "macro"
 
     def compute(at_N: np.ndarray) -> float:
-        answers, targets = answer_N[at_N], target_N[at_N]
+        answers = answer_N[at_N]
+        targets = target_N[at_N]
         if metric is Metric.F1:
             return float(f1_score(targets, answers, average=average, zero_division=0))
         return float(matthews_corrcoef(targets, answers))
@@ -142,7 +143,8 @@ def test_no_score_of_few_examples_is_certain(
     if kind is TaskKind.TOKEN_CLASSIFICATION:
         targets, answers = ([(each,) * 3 for each in group] for group in (targets, answers))
     elif metric is Metric.EXACT_MATCH:
-        targets, answers = [str(t) for t in targets], [(str(a), False) for a in answers]
+        targets = [str(t) for t in targets]
+        answers = [(str(a), False) for a in answers]
     found = measured(metric, kind, answers, targets, ["O", "name"])
     assert found.standard_error != 0
     if kind is not TaskKind.TOKEN_CLASSIFICATION and metric in (
@@ -181,7 +183,8 @@ def test_entities_as_seqeval_finds_them(labels: str, expected: list[str]):
 def test_f1_of_tagged_words_is_that_of_whole_entities():
     """Half an entity is none: 1 of 2 found ones is right, and 1 of 3 meant ones is found."""
     names = ["O", "B-A", "I-A"]
-    target, answer = [[1, 2, 0, 1], [1, 2]], [[1, 0, 0, 1], [0, -1]]
+    target = [[1, 2, 0, 1], [1, 2]]
+    answer = [[1, 0, 0, 1], [0, -1]]
     found = measured(Metric.F1, TaskKind.TOKEN_CLASSIFICATION, answer, target, names)
     assert found.score == pytest.approx(2 / 5)
     plain = measured(Metric.F1, TaskKind.TOKEN_CLASSIFICATION, answer, target, ["O", "A", "B"])

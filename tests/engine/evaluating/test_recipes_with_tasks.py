@@ -200,7 +200,8 @@ def test_scores_stand_in_comparison_report_and_model_card(family: Path, tmp_path
 
 
 def test_a_limit_holds_wherever_scores_are_made(family: Path, tmp_path):
-    recipe, out = family / "recipe.yaml", tmp_path / "out"
+    recipe = family / "recipe.yaml"
+    out = tmp_path / "out"
     assert run("merge", recipe, "--out", out, "--limit", "7").returncode == 2
     done = run("merge", recipe, "--out", out, "--limit", "7", "--evaluate", "--device", "cpu")
     assert done.returncode == 0, done.stderr
@@ -292,7 +293,8 @@ def test_several_models_in_memory_have_names_of_their_own(family: Path):
     task = {"data": family / "two.csv", "expert": "two"}
     found = ace_gui.evaluate(family / "recipe.yaml", [*models, family / "merged"], [task])
     names = [each.model for each in found.scores]
-    first, second = "BertForSequenceClassification", "BertForSequenceClassification 2"
+    first = "BertForSequenceClassification"
+    second = "BertForSequenceClassification 2"
     assert names == ["base", "two", first, second, str(family / "merged")]
     scores = {each.model: each.score for each in found.scores}
     assert scores[first] + scores[second] == pytest.approx(1)

@@ -153,7 +153,8 @@ def test_a_sample_is_drawn_by_chance_and_always_the_same(tmp_path):
 
 def test_every_row_has_the_same_chance(tmp_path):
     """Of 40 rows 10 are drawn 400 times: 100 ± 5 σ each."""
-    path, counts = numbered(tmp_path, 40), np.zeros(40)
+    path = numbered(tmp_path, 40)
+    counts = np.zeros(40)
     for seed in range(400):
         data = result_of(read_task(Task(data=path, limit=10), MODEL, seed=seed))
         counts[[int(each.given["text"]) for each in data.examples]] += 1

@@ -95,7 +95,8 @@ def test_models_with_pickles_are_converted_without_a_plan(recipe):
 
 def test_a_folder_alone_is_opened_once_more_and_nothing_else(recipe):
     """It has neither base nor experts: fewer files are entered than with a recipe."""
-    folder, task = recipe.models[0].model, recipe.tasks[0]
+    folder = recipe.models[0].model
+    task = recipe.tasks[0]
     alone = files_entered(
         lambda: list(
             run(EvaluateJob(recipe=None, folders=(folder,), tasks=(task,), limit=2, device="cpu"))
@@ -155,7 +156,8 @@ def test_what_stays_with_an_expert_is_what_the_plan_keeps(names, choices, family
             **choices,
         }
     )
-    opened, planned = result_of(open_recipe_models(recipe)), prepare(recipe).models
+    opened = result_of(open_recipe_models(recipe))
+    planned = prepare(recipe).models
     assert opened.kept_T == planned.kept_T
     assert [expert.own_names for expert in opened.experts] == [
         expert.own_names for expert in planned.experts

@@ -55,7 +55,8 @@ def test_figures_are_those_of_the_merged_weights(recipe: Recipe, roberta: Family
     def flat(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
         return torch.cat([(tensors[n].double() - base[n].double()).flatten() for n in shared])
 
-    delta, change = flat(merged), flat(expert)
+    delta = flat(merged)
+    change = flat(expert)
     assert row.norm == pytest.approx(float(delta.norm()), rel=1e-5)
     assert row.expert_norms["task1"] == pytest.approx(float(change.norm()), rel=1e-5)
     distance = float((delta - change).norm() / change.norm())
@@ -261,7 +262,8 @@ def test_over_the_model_they_are_those_of_the_whole_task_vectors(
 
 
 def test_two_experts_are_compared_where_both_are():
-    here, there = np.array([1.0, 2.0]), np.array([3.0, 1.0])
+    here = np.array([1.0, 2.0])
+    there = np.array([3.0, 1.0])
     layers = [
         layer("both", {"a": here, "b": there}),
         layer("only a", {"a": np.array([50.0])}),

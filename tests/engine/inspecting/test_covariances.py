@@ -27,8 +27,10 @@ from tests.helpers.command import ace_gui as run
 
 
 def test_figures_of_known_matrices():
-    one, other = torch.diag(torch.tensor([3.0, 1.0, 0.0])), torch.diag(torch.tensor([1.0, 3, 0]))
-    one, other = one.double(), other.double()
+    one = torch.diag(torch.tensor([3.0, 1.0, 0.0]))
+    other = torch.diag(torch.tensor([1.0, 3, 0]))
+    one = one.double()
+    other = other.double()
     assert cosine(one, 5 * one) == pytest.approx(1)
     assert cosine(one, other) == pytest.approx(6 / 10)
     spread = [np.diag(m.numpy() - np.eye(3) * 4 / 3) for m in (one, other)]
@@ -55,8 +57,10 @@ def test_the_command_and_python_give_each_matrix_of_each_expert(own_cache):
 
 def test_spectra_and_whose_inputs_they_are(own_cache, monkeypatch):
     """As the window asks: nothing is measured by a look at one layer, and all is remembered."""
-    file, runner = bert_family(own_cache), Runner()
-    recipe, name = load_recipe(file), "bert.encoder.layer.1.output.dense.weight"
+    file = bert_family(own_cache)
+    runner = Runner()
+    recipe = load_recipe(file)
+    name = "bert.encoder.layer.1.output.dense.weight"
     whole = CovariancesJob(recipe=recipe, first=name, device="cpu")
     (plan,) = [each.plan for each in steps_of(PlanJob(recipe=recipe), runner) if each is not None]
     (row,) = [row for row in plan.rows if row.name == name]
@@ -85,7 +89,8 @@ def _check_against_numpy(
         load_file(folder / model / "model.safetensors")[found.name].double().numpy()
         for model in ("base", "two", "three")
     ]
-    proxies, inputs = [], []
+    proxies = []
+    inputs = []
     for weight, own in zip(weights[1:], statistics, strict=True):
         change = weight - weights[0]
         change -= change.mean(axis=0)
@@ -96,7 +101,8 @@ def _check_against_numpy(
     assert found.experts == ("two", "three")
     for t, (proxy, own_inputs) in enumerate(zip(proxies, inputs, strict=True)):
         values, vectors = np.linalg.eigh(own_inputs)
-        match, k = found.matches[t], len(values) // 8
+        match = found.matches[t]
+        k = len(values) // 8
         norms = float(np.linalg.norm(proxy) * np.linalg.norm(own_inputs))
         assert match.cosine == pytest.approx(float((proxy * own_inputs).sum()) / norms, rel=1e-5)
         shared = np.linalg.norm(np.linalg.eigh(proxy)[1][:, -k:].T @ vectors[:, -k:]) ** 2 / k
@@ -110,7 +116,8 @@ def _check_against_numpy(
 
 
 def test_bad_data_are_not_told_of_by_a_look_at_one_layer(tmp_path):
-    file, runner = bert_family(tmp_path), Runner()
+    file = bert_family(tmp_path)
+    runner = Runner()
     recipe = load_recipe(file)
     (plan,) = [each.plan for each in steps_of(PlanJob(recipe=recipe), runner) if each is not None]
     row = next(row for row in plan.rows if row.role == "query")

@@ -144,7 +144,8 @@ def test_what_a_store_cannot_know_is_merged_again(
     if isinstance(other, dict):
         recipe = dataclasses.replace(recipe, **other)
     elif other == "from before a model changed":
-        family, store = roberta_family(tmp_path / "models", experts=2), tmp_path / "store"
+        family = roberta_family(tmp_path / "models", experts=2)
+        store = tmp_path / "store"
         recipe = recipe_of(family)
         merged_tensors(prepare(recipe), store, device="cpu")
         os.utime(family.experts["task1"] / "model.safetensors", ns=(1, 1))

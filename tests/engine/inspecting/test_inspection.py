@@ -283,7 +283,8 @@ def test_the_engine_answers_every_kind_of_look_with_plain_values(
     prepared: Prepared, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    recipe, row = prepared.plan.recipe, row_named(prepared, UP)
+    recipe = prepared.plan.recipe
+    row = row_named(prepared, UP)
     runner = Runner()
     for job, kind in (
         (SpectrumJob(recipe=recipe, row=row, device="cpu"), LayerSpectrum),

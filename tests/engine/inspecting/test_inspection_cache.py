@@ -79,7 +79,8 @@ BROKEN: list[bytes | dict[str, torch.Tensor]] = [
 def test_a_broken_entry_counts_as_absent_and_is_replaced(
     tmp_path, broken: bytes | dict[str, torch.Tensor]
 ):
-    file, cache = tmp_path / "key.safetensors", InspectionCache(tmp_path)
+    file = tmp_path / "key.safetensors"
+    cache = InspectionCache(tmp_path)
     file.write_bytes(broken) if isinstance(broken, bytes) else save_file(broken, file)
     assert cache.get("key") is None
     cache.put("key", {"sigma": np.ones(2)})

@@ -37,7 +37,8 @@ from tests.helpers.recipes import recipe_of
 
 def oracle(first: torch.Tensor, second: torch.Tensor) -> tuple[float, float]:
     """‖A‖ and ‖B − A‖ of whole tensors in float64."""
-    a, b = first.double().numpy(), second.double().numpy()
+    a = first.double().numpy()
+    b = second.double().numpy()
     return float(np.linalg.norm(a)), float(np.linalg.norm(b - a))
 
 
@@ -69,7 +70,9 @@ def test_every_tensor_block_and_role(tmp_path, dtype: torch.dtype):
 
 def test_parts_add_up(tmp_path):
     torch.manual_seed(0)
-    first, second = torch.randn(1100, 1000), torch.randn(1100, 1000)  # more than one part
+    # more than one part
+    first = torch.randn(1100, 1000)
+    second = torch.randn(1100, 1000)
     for name, value in (("a", first), ("b", second)):
         save_model(tmp_path / name, {"layer.0.weight": value})
     [each] = ace_gui.diff(tmp_path / "a", tmp_path / "b").tensors

@@ -52,7 +52,8 @@ def test_halves_share_nothing_and_leave_nothing_out(recipe: Path):
         found = result_of(read_task(data, config, seed=0, half=half))
         return [each.row for each in found.examples]
 
-    first, second = rows(Half.SEARCHED), rows(Half.REPORTED)
+    first = rows(Half.SEARCHED)
+    second = rows(Half.REPORTED)
     assert (len(first), len(second)) == (31, 30)
     assert not set(first) & set(second)
     assert set(first) | set(second) == set(rows(None))
@@ -169,7 +170,8 @@ def test_what_cannot_be_tuned(recipe: Path):
 
 
 def test_the_command_writes_a_recipe_that_says_how_it_was_made(recipe: Path):
-    out, figures = recipe.parent / "tuned.yaml", recipe.parent / "tuned.json"
+    out = recipe.parent / "tuned.yaml"
+    figures = recipe.parent / "tuned.json"
     done = run(
         "tune", recipe, "--parameter", "scaling=0..1", "--merges", "2", "--limit", "20",
         "--out", out, "--json", figures,
@@ -188,7 +190,8 @@ def test_the_disk_that_is_written_to_is_the_one_that_counts(
     command: str, recipe: Path, own_cache, monkeypatch
 ):
     """Merges that are only looked at are put into the temporary folder, not into the cache."""
-    temporary, full = own_cache / "temporary", list[Path]()
+    temporary = own_cache / "temporary"
+    full = list[Path]()
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
 

@@ -103,7 +103,8 @@ def expected_change(
 def check_after(family: Family, folder: Path, after: After, near: float, **keys: object) -> None:
     """A merge with ``after`` is the oracle's of the merge without."""
     plain = recipe_of(family, out_dtype="float32", **keys)
-    prepared, base = prepare(replace(plain, after=after)), load_base(family)
+    prepared = prepare(replace(plain, after=after))
+    base = load_base(family)
     free, _ = found(prepare(plain), folder / "free")
     merged, said = found(prepared, folder / "after")
     seen = 0
@@ -195,7 +196,8 @@ def test_every_stack_has_its_own_depth():
         for name, count in zip(names, (3, 5, 1), strict=True)
         for block in range(count)
     ]
-    last, after = last_blocks(rows), After(depth=(0.5, 1.5), scale=2.0)
+    last = last_blocks(rows)
+    after = After(depth=(0.5, 1.5), scale=2.0)
     scales = [with_after(row, after, last).after.scale for row in rows]
     assert scales == pytest.approx([1, 2, 3, 1, 1.5, 2, 2.5, 3, 1])
 
@@ -277,7 +279,8 @@ def test_the_spectra_before_and_after_are_known(gpt2: Family, tmp_path):
     recipe = replace(plain, after=After(rank=0.9, spectrum=0.5, scale=2.0))
     seen = {}
     for each in (plain, recipe):
-        prepared, cache = prepare(each), InspectionCache(tmp_path / "cache")
+        prepared = prepare(each)
+        cache = InspectionCache(tmp_path / "cache")
         row = next(row for row in prepared.plan.rows if row.role == "MLP up")
         steps = list(spectrum(prepared, row, torch.device("cpu"), cache))
         (seen[each.after],) = (step for step in steps if isinstance(step, LayerSpectrum))
@@ -301,7 +304,8 @@ def test_another_cap_is_looked_at_anew(gpt2: Family, tmp_path):
     norms = []
     for after in (After(), After(cap=TIGHT)):
         recipe = recipe_of(gpt2, merge_method="tsv_m", parameters={"scaling": 4.0}, after=after)
-        prepared, cache = prepare(recipe), InspectionCache(tmp_path)
+        prepared = prepare(recipe)
+        cache = InspectionCache(tmp_path)
         row = next(row for row in prepared.plan.rows if row.role == "MLP up")
         steps = list(spectrum(prepared, row, torch.device("cpu"), cache))
         seen = next(step for step in steps if isinstance(step, LayerSpectrum))

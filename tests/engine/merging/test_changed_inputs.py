@@ -105,7 +105,8 @@ def test_a_merge_is_not_resumed_over_another_content(
 
 @pytest.mark.parametrize("done", range(8))
 def test_wherever_it_was_stopped_it_is_one_content_or_refused(done: int, recipe: Recipe, tmp_path):
-    store, file = tmp_path / "store", tmp_path / "two" / "model.safetensors"
+    store = tmp_path / "store"
+    file = tmp_path / "two" / "model.safetensors"
     stopped_merge(prepare(recipe), store, done)
     unseen(file, flipped)
     expected = whole(recipe, tmp_path / "anew")

@@ -63,7 +63,8 @@ def test_matrices_side_by_side_come_in_order_and_are_the_same(prepared: Prepared
                 for ((work, pieces),) in under_way(works, pool, budgets_of(CPU), ahead)
             ]
 
-    one, four = merged(1), merged(4)
+    one = merged(1)
+    four = merged(4)
     assert [name for name, _ in one] == [name for name, _ in four] == [row.name for row in rows]
     assert all(torch.equal(a, b) for (_, a), (_, b) in zip(one, four, strict=True))
 
@@ -141,7 +142,8 @@ def test_a_gpu_merges_matrices_of_a_shape_together(prepared: Prepared, tmp_path,
     assert {len(batch) for batch in gpu.batches if matrices[batch[0]] == (32, 32)} >= {4}
     merge_to(tmp_path / "cpu", prepared, "cpu")
     assert_alike(tmp_path / "gpu", tmp_path / "cpu")
-    found, expected = reports(tmp_path / "gpu"), reports(tmp_path / "cpu")
+    found = reports(tmp_path / "gpu")
+    expected = reports(tmp_path / "cpu")
     for name, report in found.items():
         assert (report.notes, report.regime) == (expected[name].notes, expected[name].regime)
         assert report.delta_norm == pytest.approx(expected[name].delta_norm)
@@ -220,7 +222,8 @@ def test_of_a_batch_only_the_matrix_with_nan_is_treated_differently(
     merge_to(tmp_path / "gpu", prepared)
     merge_to(tmp_path / "cpu", prepared, "cpu")
     assert_alike(tmp_path / "gpu", tmp_path / "cpu")
-    found, expected = reports(tmp_path / "gpu"), reports(tmp_path / "cpu")
+    found = reports(tmp_path / "gpu")
+    expected = reports(tmp_path / "cpu")
     assert [report.notes for report in found.values()] == [
         report.notes for report in expected.values()
     ]
@@ -255,7 +258,8 @@ def test_a_matrix_that_found_no_room_is_not_tried_again_nor_one_as_large():
 
 
 def test_who_finds_no_room_waits_for_it():
-    room, order = MemoryBudget(5), []
+    room = MemoryBudget(5)
+    order = []
 
     def enter() -> None:
         with room.reserve(3):

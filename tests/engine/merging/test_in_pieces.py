@@ -129,7 +129,8 @@ def test_pieces_are_what_the_method_makes_of_the_whole_tensor(
     recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
     prepared = turned(prepare(recipe), matrices=transposed)
     pieces = merged_tensors(prepared, tmp_path / "pieces", device="cpu")
-    readers, changed = Readers(prepared), False
+    readers = Readers(prepared)
+    changed = False
     assert len(pieces) == 2 * len(SHAPES)
     for row in prepared.plan.rows:
         deltas = TaskVectors(row, readers, torch.device("cpu"))

@@ -78,7 +78,8 @@ def test_every_thread_keeps_one_stream(prepared: Prepared, tmp_path):
 
 
 def test_the_first_decomposition_comes_before_the_threads(prepared: Prepared, tmp_path):
-    main, first = threading.get_ident(), []
+    main = threading.get_ident()
+    first = []
     with DeviceStandIn().installed() as stand_in:
 
         def fails(operation: str) -> None:
@@ -117,7 +118,8 @@ def test_a_gpu_without_room_hands_every_matrix_to_the_processor(
 def test_what_cannot_fit_is_not_tried_again(prepared: Prepared):
     rows = [row for row in prepared.plan.rows if row.disposition == "merged"]
     alike = [row for row in rows if row.shape == (32, 32)]
-    readers, tried = Readers(prepared), []
+    readers = Readers(prepared)
+    tried = []
     with DeviceStandIn().installed() as stand_in, ThreadPoolExecutor(1) as pool:
 
         def fails(operation: str) -> None:

@@ -197,7 +197,8 @@ def small_parts(monkeypatch) -> None:
 
 
 def test_a_merge_stops_unless_told_otherwise(roberta: Family, broken: Path, tmp_path):
-    others, before = (roberta.experts["task1"], roberta.experts["task2"]), threading.enumerate()
+    others = (roberta.experts["task1"], roberta.experts["task2"])
+    before = threading.enumerate()
     with pytest.raises(NonFiniteError) as caught:
         merged(recipe(roberta.base, broken, *others), tmp_path / "store")
     error = caught.value
@@ -211,7 +212,8 @@ def test_a_merge_stops_unless_told_otherwise(roberta: Family, broken: Path, tmp_
 def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
     roberta: Family, broken: Path, tmp_path
 ):
-    whole, others = roberta.experts["task0"], (roberta.experts["task1"], roberta.experts["task2"])
+    whole = roberta.experts["task0"]
+    others = (roberta.experts["task1"], roberta.experts["task2"])
     skipping = recipe(roberta.base, broken, *others, choice=NonFinite.SKIP_EXPERT)
     found = merged(skipping, tmp_path / "found")
     without = merged(recipe(roberta.base, *others), tmp_path / "without")

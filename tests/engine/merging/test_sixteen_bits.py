@@ -94,7 +94,8 @@ def test_parts_give_the_bits_of_the_whole(
     base, *experts = models(tmp_path, torch.bfloat16, opposed=opposed)
     recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
     found = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu")
-    of, checked = METHODS[method], checked_parameters(METHODS[method], parameters)
+    of = METHODS[method]
+    checked = checked_parameters(METHODS[method], parameters)
     tensors = {name: deltas_of(recipe, name) for name in found}
     findings = surveyed_model(of, checked, [deltas for _, deltas in tensors.values()])
     for name, (start, deltas) in tensors.items():
@@ -157,5 +158,6 @@ def test_the_output_is_the_rounding_of_the_formula_in_float64(
         exact = (start.double() + merged.reshape(start.shape)).to(dtype)
         steps = (values.view(torch.int16).int() - exact.view(torch.int16).int()).abs()
         assert int(steps.max()) <= 1
-        differ, entries = differ + int(steps.sum()), entries + values.numel()
+        differ = differ + int(steps.sum())
+        entries = entries + values.numel()
     assert differ <= entries / 1000

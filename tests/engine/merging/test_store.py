@@ -103,7 +103,8 @@ def test_resuming_follows_no_link(prepared: Prepared, tmp_path):
     inside = [path.relative_to(whole) for path in whole.rglob("*")]
     assert {Path(JOURNAL), Path(MODEL), Path(MODEL, "model.safetensors")} <= set(inside)
     for number, name in enumerate([*inside, Path(), Path("training"), Path(MODEL, "config.json")]):
-        store, elsewhere = tmp_path / f"store-{number}", tmp_path / f"elsewhere-{number}"
+        store = tmp_path / f"store-{number}"
+        elsewhere = tmp_path / f"elsewhere-{number}"
         shutil.copytree(whole, store)
         if (store / name).exists():
             (store / name).rename(elsewhere)

@@ -63,7 +63,8 @@ def changes(models: list[Path]) -> np.ndarray:
 
 def merged(recipe: Recipe, store: Path, **options: object) -> np.ndarray:
     """The change of all entries of the model, in the plan's order."""
-    base, tensors = load_file(recipe.base_model), merged_tensors(prepare(recipe), store, **options)
+    base = load_file(recipe.base_model)
+    tensors = merged_tensors(prepare(recipe), store, **options)
     flat = [(tensors[name].double() - base[name].double()).numpy().ravel() for name in SHAPES]
     return np.concatenate(flat)
 
@@ -91,7 +92,8 @@ def test_a_merge_reports_how_far_the_survey_is(models: list[Path], tmp_path):
 
 @pytest.mark.parametrize("damage", ["none", "gone", "half", "foreign", "other"])
 def test_resuming_merges_with_the_same_survey(damage: str, models: list[Path], tmp_path):
-    recipe, store = recipe_of(models), tmp_path / "store"
+    recipe = recipe_of(models)
+    store = tmp_path / "store"
     whole = merged(recipe, tmp_path / "whole")
     stopped_merge(prepare(recipe), store, device="cpu")
     kept = store / SURVEY
@@ -111,7 +113,8 @@ def test_resuming_merges_with_the_same_survey(damage: str, models: list[Path], t
 
 
 def test_resuming_does_not_look_again(models: list[Path], tmp_path):
-    recipe, store = recipe_of(models), tmp_path / "store"
+    recipe = recipe_of(models)
+    store = tmp_path / "store"
     stopped_merge(prepare(recipe), store, device="cpu")
     events = merge(prepare(recipe), store, device="cpu", resume=True)
     assert not any(isinstance(event, PassProgress) for event in events)
@@ -120,7 +123,8 @@ def test_resuming_does_not_look_again(models: list[Path], tmp_path):
 def test_what_is_merged_otherwise_does_not_count(models: list[Path], tmp_path):
     rule = Override(pattern="*.0.*", merge_method="linear")
     recipe = recipe_of(models, overrides=(rule,))
-    found, deltas = merged(recipe, tmp_path / "store"), changes(models)
+    found = merged(recipe, tmp_path / "store")
+    deltas = changes(models)
     first = 40 * 16 + 40
     assert oracle.relative_error(found[:first], deltas[:, :first].mean(axis=0)) < 1e-5
     assert oracle.relative_error(found[first:], oracle.ties(deltas[:, first:], 0.2)) < 1e-5
@@ -153,7 +157,8 @@ def with_nan(models: list[Path]) -> None:
 def test_an_expert_with_nan_is_left_out_of_that_tensor_alone(models: list[Path], tmp_path):
     with_nan(models)
     recipe = recipe_of(models, non_finite=NonFinite.SKIP_EXPERT)
-    found, deltas = merged(recipe, tmp_path / "store"), changes(models)
+    found = merged(recipe, tmp_path / "store")
+    deltas = changes(models)
     bias = SHAPES["blocks.1.up.bias"][0]
     trimmed = np.array([oracle.largest(delta, 0.2) for delta in (deltas[0], deltas[2])])
     without = np.append(oracle.largest(deltas[1, :-bias], 0.2), np.zeros(bias))

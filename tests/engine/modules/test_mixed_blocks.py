@@ -6,7 +6,9 @@ from torch import nn
 
 from ace_gui.engine.modules.layers import BlockRouter, ExpertChanges
 
-H, OUT, T = 6, 4, 3
+H = 6
+OUT = 4
+T = 3
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -16,7 +18,8 @@ def test_examples_of_a_batch_have_the_mean_of_their_weights(shape: tuple[int, ..
     sizes = {"hidden": (H, H), "hidden_bias": (H,), "out": (T, H), "out_bias": (T,)}
     tensors = {name: torch.randn(*size).double() for name, size in sizes.items()}
     router = BlockRouter({name: each.requires_grad_() for name, each in tensors.items()})
-    parts, biases = torch.randn(T, OUT, H).double(), torch.randn(T, OUT).double()
+    parts = torch.randn(T, OUT, H).double()
+    biases = torch.randn(T, OUT).double()
     shared = torch.rand(T).double()
     changes = ExpertChanges(router, parts, biases if biased else None, shared)
     layer = nn.Linear(H, OUT, bias=biased, dtype=torch.float64)

@@ -82,7 +82,8 @@ def test_byom_with_all_of_it_is_the_expert(gpt2: Family, tmp_path, parameters: d
 
 def test_byom_of_next_to_nothing_is_the_merge(gpt2: Family, tmp_path):
     out = merged(gpt2, "byom", tmp_path / "out", parameters={"density": 1e-9})
-    kept, plain = dict(open_task(out, "task0").tensors()), load_file(out / "model.safetensors")
+    kept = dict(open_task(out, "task0").tensors())
+    plain = load_file(out / "model.safetensors")
     changed = sum(int((kept[name] != plain[name]).sum()) for name in plain if name in kept)
     assert changed <= 1  # the one entry that is always kept
 
@@ -169,7 +170,8 @@ def test_smile_in_a_fused_projection_that_was_split(tmp_path):
     given, output = (each[0].double().numpy() for each in seen)
     name = "gpt_neox.layers.0.attention.query_key_value"
     base = load_file(family.base / "model.safetensors")
-    deltas, biases = deltas_of(family, f"{name}.weight"), deltas_of(family, f"{name}.bias")
+    deltas = deltas_of(family, f"{name}.weight")
+    biases = deltas_of(family, f"{name}.bias")
     expected = given @ base[f"{name}.weight"].double().numpy().T
     expected += base[f"{name}.bias"].double().numpy()
     rows = np.arange(96).reshape(4, 3, 8)  # query, key, value in every head
@@ -192,7 +194,8 @@ def test_who_ignores_the_modules_has_a_plain_model(smile: Path, gpt2: Family):
 
 def test_what_is_saved_from_a_loaded_model_is_the_plain_one(smile: Path, tmp_path):
     ace_gui.load_model(smile).save_pretrained(tmp_path)
-    saved, plain = load_file(tmp_path / "model.safetensors"), load_file(smile / "model.safetensors")
+    saved = load_file(tmp_path / "model.safetensors")
+    plain = load_file(smile / "model.safetensors")
     assert all(torch.equal(saved[name], plain[name]) for name in saved)
 
 

@@ -280,7 +280,8 @@ def test_a_block_by_its_formula(wemoe: Path, tmp_path):
     layer.register_forward_hook(lambda _layer, args, output: seen.extend((args[0], output)))
     logits(model, GIVEN[:1])
     given, output = (each[0].numpy() for each in seen)
-    stored, name = load_file(copy / MODULES), "transformer.h.0.mlp.c_fc"
+    stored = load_file(copy / MODULES)
+    name = "transformer.h.0.mlp.c_fc"
     shared = load_file(copy / "model.safetensors")
 
     def change(what: str) -> list[np.ndarray]:
@@ -369,7 +370,8 @@ def test_surgery_of_no_steps_is_the_merge(bert: Path, tmp_path):
         for folder in (cut, whole, bert.parent / "base")
     ]
     for name, own in changes[0].items():
-        expected, begun = changes[1][name], changes[2].get(name, torch.zeros_like(own))
+        expected = changes[1][name]
+        begun = changes[2].get(name, torch.zeros_like(own))
         # Their sums differ by rounding, and float32 keeps a change to the last bit of the weight.
         last = 2.0**-23 * float(expected.abs().max())
         assert (

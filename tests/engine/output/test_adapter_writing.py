@@ -38,7 +38,8 @@ from tests.helpers.command import ace_gui as command
 from tests.helpers.merges import merged_tensors
 from tests.helpers.recipes import file_over, recipe_over
 
-Q, V = "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj"
+Q = "model.layers.0.self_attn.q_proj"
+V = "model.layers.1.self_attn.v_proj"
 WEIGHTS = "adapter_model.safetensors"
 
 
@@ -116,7 +117,8 @@ def test_a_product_is_cut_without_the_matrix():
     product = joined(terms)
     torch.testing.assert_close(product.b_OR @ product.a_RI, whole)
     for rank in (1, 4):
-        found, nearest = cut_product(product, rank), cut(whole, rank)
+        found = cut_product(product, rank)
+        nearest = cut(whole, rank)
         torch.testing.assert_close(found.b_OR @ found.a_RI, nearest.b_OR @ nearest.a_RI)
         assert found.kept == pytest.approx(nearest.kept)
 
@@ -160,7 +162,8 @@ def test_a_rank_cuts_the_merged_change(method: str, base: Path, experts: list[Pa
 
 def test_a_stopped_merge_resumes_to_the_same_bytes(base: Path, experts: list[Path], tmp_path):
     recipe = recipe_over(base, experts, merge_method="ties", output="adapter", energy=0.7)
-    whole, out = tmp_path / "whole", tmp_path / "out"
+    whole = tmp_path / "whole"
+    out = tmp_path / "out"
     written(recipe, whole)
     events = merge_to_folder(recipe, out, Options(device="cpu"))
     next(event for event in events if isinstance(event, TensorFinished))
@@ -218,7 +221,8 @@ def test_an_input_that_changed_in_place_is_not_continued(
     recipe = recipe_over(base, experts, merge_method="ties", output="adapter", **keys)
     begun(recipe, tmp_path / "out", 2)
     file = experts[0] / WEIGHTS
-    status, content = file.stat(), bytearray(file.read_bytes())
+    status = file.stat()
+    content = bytearray(file.read_bytes())
     content[-3] ^= 1
     file.write_bytes(content)
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -520,7 +524,8 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
 
 
 def test_a_cancelled_adapter_leaves_nothing(base: Path, experts: list[Path], tmp_path):
-    store, out = tmp_path / "store", tmp_path / "new" / "out"
+    store = tmp_path / "store"
+    out = tmp_path / "new" / "out"
     merged_tensors(prepare(recipe_over(base, experts)), store, device="cpu")
     chosen = AdapterExport(rank=1)
     steps = steps_of(ExportJob(store=store, folder=out, output=Output.ADAPTER, chosen=chosen), None)

@@ -166,7 +166,8 @@ def test_an_adapter_of_another_base_is_warned_of_and_not_believed(
 
 def test_what_a_single_file_says_of_itself_goes_into_the_merged_one(tmp_path):
     said = {"modelspec.title": "Mine", "modelspec.hash_sha256": "0xab", "sshs_model_hash": "1"}
-    base, expert = model(tmp_path / "base"), model(tmp_path / "a")
+    base = model(tmp_path / "base")
+    expert = model(tmp_path / "a")
     tensors = load_file(base / "model.safetensors")
     save_file(tensors, base / "model.safetensors", metadata={**said, "format": "pt"})
     card_of(tmp_path, base, expert)

@@ -55,7 +55,8 @@ def test_the_models_of_all_experts_are_those_made_one_by_one(
 
 
 def test_the_windows_merge_becomes_models_of_its_experts(gpt2: Family, tmp_path: Path):
-    store, out = tmp_path / "store", tmp_path / "models"
+    store = tmp_path / "store"
+    out = tmp_path / "models"
     list(merge(prepare(recipe_of(gpt2, merge_method="emr")), store, device="cpu"))
     chosen = Output.TASK_MODELS.traits.export(dtype="bfloat16")
     job = ExportJob(store=store, folder=out, output=Output.TASK_MODELS, chosen=chosen)
@@ -103,7 +104,8 @@ def test_a_form_that_fails_after_the_merge_leaves_a_store_to_resume(
 ):
     """The disk is full once, while the models are made."""
     recipe = recipe_of(gpt2, merge_method="emr", output=Output.TASK_MODELS)
-    out, exporter = tmp_path / "models", EXPORTERS[Output.TASK_MODELS]
+    out = tmp_path / "models"
+    exporter = EXPORTERS[Output.TASK_MODELS]
     if broken:
         with monkeypatch.context() as patch:
 

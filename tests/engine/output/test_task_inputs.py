@@ -155,7 +155,9 @@ def test_metadata(folder: Path):
 def test_entries_that_are_not_in_the_tensor(folder: Path):
     index = {n: t for n, t in load_file(folder / MODULES).items() if n.endswith("/index")}
     name, index = next(iter(index.items()))
-    falling, negative, beyond = index.flip(0), index - index[0] - 1, index + 2**30
+    falling = index.flip(0)
+    negative = index - index[0] - 1
+    beyond = index + 2**30
     for entries in (falling, negative, beyond, torch.zeros_like(index)):
         sentence = refusal(folder, lambda given, _, own=entries: given.update({name: own}))
         assert "not in the tensor" in sentence

@@ -151,7 +151,8 @@ def test_a_base_of_the_same_shapes_is_told_by_its_values(folder: Path, gpt2: Fam
 
 
 def test_the_command_line_makes_a_task_model(folder: Path, gpt2: Family, tmp_path):
-    runner, out = CliRunner(), tmp_path / "task"
+    runner = CliRunner()
+    out = tmp_path / "task"
     arguments = ["task", str(folder), "task0", "--out", str(out), "--base", str(gpt2.base)]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.output

@@ -87,7 +87,8 @@ def test_an_adapter_changes_the_modules_it_names(name: str, every: int, tmp_path
     model.save_pretrained(tmp_path / "whole")
     adapter = save_adapter(tmp_path / "adapter", pairs)
     found = merged(tmp_path / "base", adapter, tmp_path / "store")
-    expected, before = tensors(tmp_path / "whole"), tensors(tmp_path / "base")
+    expected = tensors(tmp_path / "whole")
+    before = tensors(tmp_path / "base")
     assert found.keys() == expected.keys()
     assert sum(not torch.equal(before[n], expected[n]) for n in expected)
     for tensor in expected:
@@ -125,7 +126,8 @@ def tied_llama(folder: Path) -> dict[str, Tensor]:
 def test_a_tied_embedding_and_head_are_changed_together(tmp_path):
     """PEFT adds both changes to the one tensor; it saves what an embedding's was added to."""
     before = tied_llama(tmp_path / "base")
-    name, prefix = "model.embed_tokens", PREFIX
+    name = "model.embed_tokens"
+    prefix = PREFIX
     table = factors(name, 16, 40, seed=1, form="")
     a, b = (table[f"{prefix}{name}.lora_{letter}"] for letter in "AB")
     head = factors("lm_head", 40, 16, seed=2)
@@ -178,7 +180,8 @@ def test_a_head_that_stays_tied_is_not_added(keeps_ties: bool, tmp_path):
     assert found.keys() == before.keys()
 
 
-TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+TABLE = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
 
 
 @pytest.mark.parametrize("saved", [(TABLE,), (HEAD,), (TABLE, HEAD)], ids=str)

@@ -151,7 +151,8 @@ def test_no_information_on_labels_is_not_the_same_labels(base: str, count: int, 
 )
 def test_timms_label_names_are_labels(labels: tuple[Any, ...], merged: bool, inner: bool, tmp_path):
     def save(name: str, names: tuple[str, ...] | None, seed: int) -> Path:
-        folder, generator = tmp_path / name, torch.Generator().manual_seed(seed)
+        folder = tmp_path / name
+        generator = torch.Generator().manual_seed(seed)
         folder.mkdir()
         shapes = {"blocks.0.mlp.fc1.weight": (4, 4), "head.weight": (3, 4), "head.bias": (3,)}
         tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
@@ -178,7 +179,8 @@ def test_a_rule_for_which_alone_heads_are_merged_has_an_effect(
     overrides = (Override(role="head", **rule),)
     recipe = soup(tmp_path, (base, 3), labels, overrides=overrides)
     assert not any("overrides[0]" in warning for warning in prepare(recipe).plan.warnings)
-    rows, without = heads_of(recipe), heads_of(replace(recipe, overrides=()))
+    rows = heads_of(recipe)
+    without = heads_of(replace(recipe, overrides=()))
     assert {row.disposition for row in without.values()} == {Disposition.PER_EXPERT}
     assert Disposition.PER_EXPERT not in {row.disposition for row in rows.values()}
     assert all(row.reason.startswith("overridden") for row in rows.values())

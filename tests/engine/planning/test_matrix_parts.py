@@ -43,8 +43,10 @@ def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], TensorTraits]:
     """Stacked or not, fused or not, either way round."""
     shares = tuple((role, draw(st.integers(1, 3))) for role in ROLES[: draw(st.integers(2, 3))])
     fusion = Fusion(shares=shares)
-    outputs, inputs = fusion.period * draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    turned, stack = draw(st.booleans()), draw(st.booleans())
+    outputs = fusion.period * draw(st.integers(1, 3))
+    inputs = draw(st.integers(1, 4))
+    turned = draw(st.booleans())
+    stack = draw(st.booleans())
     shape: tuple[int, ...] = (inputs, outputs) if turned else (outputs, inputs)
     if stack:
         shape = (draw(st.integers(1, 3)), *shape)
@@ -71,7 +73,9 @@ def test_parts_hold_every_element_once_and_come_back_in_place(
     def read(part: tuple[int, int] | None) -> torch.Tensor:
         return tensor if part is None else flat[part[0] : part[1]].clone()
 
-    assembly, written, end = Assembly(), torch.full_like(flat, -1), 0
+    assembly = Assembly()
+    written = torch.full_like(flat, -1)
+    end = 0
     for row in rows:
         matrix = of_row(row, None, read)
         assert matrix.shape == row.shape
@@ -79,7 +83,8 @@ def test_parts_hold_every_element_once_and_come_back_in_place(
         stop = data.draw(st.integers(start, matrix.numel()))
         assert torch.equal(of_row(row, (start, stop), read), matrix.reshape(-1)[start:stop])
         if row.part is None:
-            written, end = matrix.reshape(-1), len(flat)
+            written = matrix.reshape(-1)
+            end = len(flat)
             continue
         assert row.tensor_shape == shape
         stretch = assembly.add(row.part, matrix.reshape(-1))
@@ -246,7 +251,8 @@ def test_the_authors_scopes_split_too_but_average_stacks(families: dict[str, Fam
 
 def test_sizes_of_the_parts_add_up(families: dict[str, Family]):
     for family in families.values():
-        whole, split = prepared_of(family).plan, prepared_of(family, split_fused=True).plan
+        whole = prepared_of(family).plan
+        split = prepared_of(family, split_fused=True).plan
         assert split.bytes_to_write == whole.bytes_to_write
         assert [r.tensor for r in split.rows if r.ends_tensor] == [
             r.tensor for r in whole.rows if r.ends_tensor

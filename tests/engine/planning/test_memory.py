@@ -77,7 +77,8 @@ def test_the_host_s_memory_does_not_refuse_what_a_gpu_merges(tmp_path):
 
 def test_the_check_of_memory_knows_where_the_merge_runs(tmp_path):
     plan = prepare(recipe(tmp_path, 2, (64, 128))).plan
-    host, on_gpu = plan.host_bytes_with_gpu, plan.gpu_bytes
+    host = plan.host_bytes_with_gpu
+    on_gpu = plan.gpu_bytes
     verdicts = [
         plan.memory_check(2 * host, gpu).verdict for gpu in (0, on_gpu - 1, on_gpu, 2 * on_gpu)
     ]
@@ -132,7 +133,8 @@ def test_as_many_matrices_at_a_time_as_threads_and_memory_allow(tmp_path, monkey
         replace(prepared, plan=replace(prepared.plan, rows=(row,) * count)) for count in (0, 3)
     )
     held = working_set(row, prepared)
-    one, two = with_freed(held), with_freed(2 * held)
+    one = with_freed(held)
+    two = with_freed(2 * held)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert matrices_at_once(none, None) == matrices_at_once(prepared, None) == 1
     assert matrices_at_once(several, None) == matrices_at_once(several, two) == 2

@@ -40,7 +40,8 @@ NARROW = {
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> list[Path]:
     """A base, and two experts that moved mostly in the same direction."""
-    folder, generator = tmp_path_factory.mktemp("narrow"), torch.Generator().manual_seed(0)
+    folder = tmp_path_factory.mktemp("narrow")
+    generator = torch.Generator().manual_seed(0)
     base = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
     common = {name: torch.rand(shape, generator=generator) for name, shape in SHAPES.items()}
     for index in range(3):
@@ -99,7 +100,8 @@ def test_no_rule_makes_ace_merge_them(models: list[Path]):
 def test_no_method_loses_what_the_experts_share(models: list[Path], method: str, tmp_path):
     """The experts moved nearly alike; every method of matrices keeps some of it in each."""
     found = merged_tensors(prepared_of(models, merge_method=method), tmp_path / "store")
-    base, experts = load_file(models[0]), [load_file(path) for path in models[1:]]
+    base = load_file(models[0])
+    experts = [load_file(path) for path in models[1:]]
     for name, weight in base.items():
         mean = (experts[0][name] + experts[1][name]) / 2 - weight
         kept = float(((found[name] - weight) * mean).sum() / mean.square().sum())

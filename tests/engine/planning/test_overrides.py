@@ -68,7 +68,8 @@ def test_later_rules_win_and_naming_a_method_starts_anew(roberta: Family):
         Override(tensors=(QUERY.format(0),), merge_method="ace", parameters={"tau": 0.5}),
         parameters={"k_frac": 0.2},
     )
-    first, second = found[QUERY.format(0)], found[QUERY.format(1)]
+    first = found[QUERY.format(0)]
+    second = found[QUERY.format(1)]
     assert first.disposition is Disposition.MERGED
     assert first.override.rules == (0, 1, 2)
     assert first.override.method == "ace"

@@ -186,7 +186,8 @@ def test_equal_sizes_are_no_equal_vocabularies(build: Builder):
 def test_a_tokenizer_that_cannot_be_compared(
     build: Builder, tmp_path, whose: str, harm: Callable[[Path], object], said: str
 ):
-    base, one = build("base"), build("one", 1)
+    base = build("base")
+    one = build("one", 1)
     harm(tmp_path / whose / "vocab.json")
     assert said in only_worry(base, one).sentence
 

@@ -20,7 +20,8 @@ from tests.helpers.merges import merged_folder, merged_tensors, row_named
 from tests.helpers.models import load_folder
 from tests.helpers.recipes import recipe_over
 
-EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
 MIXTURES = list(itertools.product([False, True], repeat=3))
 
 
@@ -87,7 +88,8 @@ def test_models_of_every_mixture_load(tmp_path, ties: tuple[bool, ...]):
     base, *experts = models(tmp_path, ties)
     model, report = load_folder(merged_folder(recipe_over(base, experts), tmp_path / "out"))
     assert report == LoadReport()
-    head, table = model.get_output_embeddings().weight, model.get_input_embeddings().weight
+    head = model.get_output_embeddings().weight
+    table = model.get_input_embeddings().weight
     assert torch.equal(head, table) is all(ties)
 
 

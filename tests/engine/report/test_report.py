@@ -81,8 +81,10 @@ def agree(shown: str, exact: float, tolerance: float = 0.0) -> bool:
 
 def test_the_figures_of_every_tensor_are_the_oracles(prepared: Prepared, text: str):
     table = Page(text).table("All tensors")
-    gammas, norms = table.column("γ"), table.column("‖ΔW‖")
-    ratios, regimes = table.column("by experts' mean"), table.column("regime")
+    gammas = table.column("γ")
+    norms = table.column("‖ΔW‖")
+    ratios = table.column("by experts' mean")
+    regimes = table.column("regime")
     merged = [row for row in prepared.plan.rows if row.disposition == Disposition.MERGED]
     assert len(table.rows) == sum(row.in_base for row in prepared.plan.rows)
     for row in merged:
@@ -273,7 +275,9 @@ def run(runner: Runner, job: object) -> list[Event]:
 def test_a_finished_merge_is_reported_as_it_was(tmp_path):
     family = roberta_family(tmp_path / "models", experts=2)
     recipe: Recipe = recipe_of(family, parameters=ACE)
-    runner, store, file = Runner(), tmp_path / "store", tmp_path / "report.html"
+    runner = Runner()
+    store = tmp_path / "store"
+    file = tmp_path / "report.html"
     run(runner, MergeJob(recipe=recipe, store=store, device="cpu"))
     *progress, last = run(runner, ReportJob(store=store, file=file, device="cpu"))
     assert last.bytes == file.stat().st_size
@@ -297,7 +301,9 @@ def test_a_finished_merge_is_reported_as_it_was(tmp_path):
 
 def test_the_alignment_of_a_merge_is_in_its_report(tmp_path):
     file = recipe_with(bert_family(tmp_path), distil={"inputs": INPUTS, "steps": 3})
-    runner, store, page = Runner(), tmp_path / "store", tmp_path / "report.html"
+    runner = Runner()
+    store = tmp_path / "store"
+    page = tmp_path / "report.html"
     events = run(runner, MergeJob(recipe=load_recipe(file), store=store, device="cpu"))
     (finished,) = [event for event in events if isinstance(event, MergeFinished)]
     run(runner, ReportJob(store=store, file=page, device="cpu"))

@@ -210,7 +210,8 @@ MERGE = 1
 
 def run(seconds: float, look: float, merge: float) -> tuple[float, float]:
     """Seconds of the merge and of the looks while one look follows upon the other."""
-    scheduler, spent = JobScheduler(), {True: 0.0, False: 0.0}
+    scheduler = JobScheduler()
+    spent = {True: 0.0, False: 0.0}
     number = 2
     while sum(spent.values()) < seconds:
         active = {MERGE, number}

@@ -57,7 +57,8 @@ def engine(session: Session, worker: FakeWorker) -> Iterator[EngineClient]:
 
 
 def test_events_reach_who_asked_and_nobody_else(engine, worker):
-    first, second = Asked(engine), Asked(engine)
+    first = Asked(engine)
+    second = Asked(engine)
     event = finished_tensor("q")
     worker.say(event, job=1)
     worker.say(JobDone(), job=2)
@@ -93,7 +94,9 @@ def test_every_end_of_every_job_is_announced_once(job, end, quiet, engine, worke
 
 
 def test_a_cancelled_operation_hears_when_it_stops_a_dropped_one_nothing(engine, worker):
-    cancelled, dropped, replaced = Asked(engine), Asked(engine), Asked(engine)
+    cancelled = Asked(engine)
+    dropped = Asked(engine)
+    replaced = Asked(engine)
     cancelled.operation.cancel()
     dropped.operation.drop()
     replaced.operation.drop(enforced=True)

@@ -137,7 +137,8 @@ def enlarge(window: MainWindow, percent: int, qtbot: QtBot) -> None:
 
 def test_letters_grow_everywhere_and_shrink_again(dialog, window, qapp, qtbot):
     before = {each: each.font().pointSizeF() for each in window.findChildren(QWidget)}
-    body, title = qapp.font().pointSizeF(), face(Face.TITLE).pointSizeF()
+    body = qapp.font().pointSizeF()
+    title = face(Face.TITLE).pointSizeF()
     try:
         enlarge(window, 150, qtbot)
         assert qapp.font().pointSizeF() == pytest.approx(1.5 * body)

@@ -95,7 +95,8 @@ def test_a_project_is_not_written_over_by_another_of_the_same_models(
     session, tmp_path, kept, opened
 ):
     sessions = Sessions(session, tmp_path / "sessions")
-    first, second = PROJECTS[kept], PROJECTS.get(opened, TWO)
+    first = PROJECTS[kept]
+    second = PROJECTS.get(opened, TWO)
     files = []
     for inputs in (first, second, first, second):
         session.adopt(inputs, plan(inputs.recipe()))

@@ -35,7 +35,8 @@ def aged(path: Path, days: int) -> None:
 
 def test_what_is_discarded_goes_and_the_rest_stays(qapp, tmp_path):
     stores = MergeStores(tmp_path)
-    gone, kept = filled(stores), filled(stores, OTHER)
+    gone = filled(stores)
+    kept = filled(stores, OTHER)
     stores.discard(gone)
     assert not gone.exists()  # at once, so that the same recipe can begin anew
     wait()
@@ -63,7 +64,8 @@ def test_the_next_window_finds_an_unfinished_merge(qapp, tmp_path):
 
 def test_a_finished_merge_stays_as_long_as_it_has_a_record(qapp, tmp_path):
     stores = MergeStores(tmp_path)
-    kept, tried = filled(stores, complete=True), filled(stores, OTHER, complete=True)
+    kept = filled(stores, complete=True)
+    tried = filled(stores, OTHER, complete=True)
     recorded(kept, ONE)
     stores.close()
     wait()
@@ -88,7 +90,8 @@ def test_a_finished_merge_is_not_merged_over(qapp, tmp_path):
 
 
 def test_two_windows_never_share_a_folder(qapp, tmp_path):
-    first, second = MergeStores(tmp_path), MergeStores(tmp_path)
+    first = MergeStores(tmp_path)
+    second = MergeStores(tmp_path)
     assert first.new(ONE) != second.new(ONE)
 
 
@@ -153,7 +156,8 @@ def contents(folder: Path) -> dict[str, object]:
 
 
 def test_what_is_not_named_and_marked_as_ours_stays(qapp, tmp_path):
-    elsewhere, merges = tmp_path / "elsewhere", tmp_path / "merges"
+    elsewhere = tmp_path / "elsewhere"
+    merges = tmp_path / "merges"
     recorded(elsewhere / "record", ONE)
     (elsewhere / "mark").write_bytes(MARK_TEXT)
     merges.mkdir()
@@ -173,7 +177,8 @@ def test_what_is_not_named_and_marked_as_ours_stays(qapp, tmp_path):
         for path in (folder, record_of(store)):
             if path.exists():
                 aged(path, days)
-        named, known = name in ("{:032x}", "{:032x}.trash"), record == "ours"
+        named = name in ("{:032x}", "{:032x}.trash")
+        known = record == "ours"
         if named and kind == "folder" and (mark == "ours" or (mark == "empty" and known)):
             ours.add(store)
         if named and known:

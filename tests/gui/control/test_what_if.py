@@ -303,7 +303,8 @@ def test_the_last_rule_with_parameters_in_force_governs():
 
 
 def test_applying_writes_to_the_override(opened, worker):
-    session, what_if = opened.session, opened.what_if
+    session = opened.session
+    what_if = opened.what_if
     overridden(session, RULE)
     session.select(LAYER)
     what_if.try_parameter("tau", 0.2)

@@ -113,7 +113,8 @@ def start(qtbot: QtBot) -> Iterator[Start]:
 
 def test_jobs_submitted_before_the_engine_is_up_are_done(start, qtbot):
     worker, _, received = start({PlanJob: [JobDone()]}, running=False)
-    first, second = worker.submit(PLAN), worker.submit(PLAN)
+    first = worker.submit(PLAN)
+    second = worker.submit(PLAN)
     worker.start()
     qtbot.waitUntil(lambda: received.of(second) == [JobDone()])
     assert received.of(first) == [JobDone()]
@@ -150,7 +151,8 @@ def test_a_job_that_does_not_listen_takes_its_engine_along(start, qtbot):
 
 def test_what_is_opened_instead_is_planned_by_the_next_engine(start, qtbot):
     worker, engines, received = start({}, deaf=True)
-    stuck, wanted = worker.submit(PLAN), worker.submit(PLAN)
+    stuck = worker.submit(PLAN)
+    wanted = worker.submit(PLAN)
     worker.cancel(stuck)
     qtbot.waitUntil(lambda: len(engines) == 2 and bool(engines[1].jobs))
     assert engines[1].jobs == [PLAN]

@@ -224,7 +224,8 @@ def test_the_shelf_is_compared_by_one_button(opened, worker, qtbot):
 
 def test_the_description_has_the_colour_of_the_dialog(dialog, qtbot):
     def ground() -> QColor:
-        image, corner = dialog.grab().toImage(), dialog.about.rect().bottomRight()
+        image = dialog.grab().toImage()
+        corner = dialog.about.rect().bottomRight()
         return image.pixelColor(dialog.about.mapTo(dialog, corner - QPoint(30, 10)))
 
     before = ground()
@@ -255,7 +256,8 @@ def test_the_time_of_a_method_that_was_not_merged_is_estimated_from_some_matrice
     qtbot.waitUntil(lambda: asked().count("linear") == 1)
     number = worker.newest(SampleMergesJob)
     assert worker.jobs[number].recipe.merge_method == "linear"
-    known, timed = LayerReport(name="layer.0.q"), MatrixTimed(share=0.05, seconds=3.0)
+    known = LayerReport(name="layer.0.q")
+    timed = MatrixTimed(share=0.05, seconds=3.0)
     worker.say(known, timed, job=number)
     assert "1:00" in dialog.cost.text(), "60 s: what is remembered took no time"
     dialog.select("ace")

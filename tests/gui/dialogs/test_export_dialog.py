@@ -25,7 +25,9 @@ from tests.helpers.recipes import recipe_of
 
 
 def test_only_folders_that_the_engine_would_take_are_approved(tmp_path, monkeypatch):
-    file, model, link = tmp_path / "file", tmp_path / "model", tmp_path / "link"
+    file = tmp_path / "file"
+    model = tmp_path / "model"
+    link = tmp_path / "link"
     assert check_folder(str(tmp_path)).good
     assert check_folder(str(tmp_path / "new" / "deeper")).good
     file.write_text("x")
@@ -137,7 +139,8 @@ def test_the_verdict_is_live_and_holds_the_button(dialog, tmp_path):
 
 
 def test_a_disk_without_room_is_said_before_the_export(dialog, tmp_path, monkeypatch):
-    one, whole = dialog.bytes_needed(), SimpleNamespace(total=10**9, used=0, free=0)
+    one = dialog.bytes_needed()
+    whole = SimpleNamespace(total=10**9, used=0, free=0)
     whole.free = one
     monkeypatch.setattr("ace_gui.gui.state.output_size.shutil.disk_usage", lambda _: whole)
     dialog.folder.setText(str(tmp_path / "out"))
@@ -170,7 +173,8 @@ def test_an_export_and_its_result(dialog, worker, tmp_path):
 
 def test_a_run_is_exported_and_becomes_an_expert_of_another_merge(dialog, window, worker, tmp_path):
     dialog.reject()
-    runs, folder = window.workspace.runs, tmp_path / "out"
+    runs = window.workspace.runs
+    folder = tmp_path / "out"
     runs.list.setCurrentIndex(runs.model.index(0, 0))
     runs.add.trigger()
     again = window.dialogs.export

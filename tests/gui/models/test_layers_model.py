@@ -40,7 +40,8 @@ from tests.gui.fakes import (
 )
 
 Fatal = QAbstractItemModelTester.FailureReportingMode.Fatal
-Ascending, Descending = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
+Ascending = Qt.SortOrder.AscendingOrder
+Descending = Qt.SortOrder.DescendingOrder
 IN_ORDER = ["layer.0.q", "layer.0.q.bias", "layer.2.q", "layer.10.q", "head"]
 MANY = 20_000
 

@@ -77,7 +77,8 @@ def test_a_queue_of_the_methods_ticked(dialog, window, worker):
     tick_methods(dialog)
     assert dialog.start.text() == "Compare 2"
     dialog.start.click()
-    number, (job,) = worker.newest(CompareJob), worker.asked(CompareJob)
+    number = worker.newest(CompareJob)
+    (job,) = worker.asked(CompareJob)
     assert [variant.recipe.merge_method for variant in job.variants] == ["ace", "linear"]
     assert len({variant.store for variant in job.variants}) == 2
     assert job.cluster == "local:2"
@@ -113,7 +114,8 @@ def test_a_method_is_ticked_by_variant(opened, now):
 def test_several_methods_are_proposed_until_the_user_chooses(opened):
     """Nothing is compared with itself alone, whatever the window's method is."""
     opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), ACE_LIKE, LINEAR)))
-    choices, draft = MergeChoices(opened.session), opened.session.draft
+    choices = MergeChoices(opened.session)
+    draft = opened.session.draft
 
     def ticked() -> set[str]:
         return {name for name, _ in choices._ticked()}

@@ -24,7 +24,8 @@ from ace_gui.recipe.values import Task
 from tests.gui.fakes import FakeWorker
 from tests.helpers.windows import timers_rest
 
-QUERY, KEY = "layer.0.q", "layer.10.q"
+QUERY = "layer.0.q"
+KEY = "layer.10.q"
 EXPERTS = ("cola", "sst2")
 CALIBRATED = tuple(
     Task(data=Path(f"/data/{name}.csv"), expert=name, calibration=Path(f"/data/{name}-in.csv"))

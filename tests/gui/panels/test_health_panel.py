@@ -18,7 +18,9 @@ from ace_gui.gui.state.session import Session
 from tests.gui.fakes import BASE, adopt_two
 from tests.helpers.windows import in_view
 
-SICK, FINE, POLE = "layer.10.q", "layer.0.q", "layer.2.q"
+SICK = "layer.10.q"
+FINE = "layer.0.q"
+POLE = "layer.2.q"
 WARNING = "Something is wrong here. Raise epsilon."
 
 
@@ -87,7 +89,8 @@ def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(pan
 
 
 def test_warnings_have_an_icon_a_number_and_a_sentence(model):
-    display, icon = Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.DecorationRole
+    display = Qt.ItemDataRole.DisplayRole
+    icon = Qt.ItemDataRole.DecorationRole
     assert cell(model, SICK, HEALTH, display) == "1"
     assert cell(model, SICK, HEALTH, icon) is not None
     assert WARNING in cell(model, SICK, HEALTH, Qt.ItemDataRole.ToolTipRole)

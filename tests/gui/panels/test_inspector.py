@@ -53,7 +53,8 @@ from tests.gui.fakes import (
     task_score,
 )
 
-QUERY, KEY = "layer.0.q", "layer.10.q"
+QUERY = "layer.0.q"
+KEY = "layer.10.q"
 
 Panel = TypeVar("Panel")
 
@@ -211,7 +212,8 @@ def take(parent: QWidget, file: Path) -> None:
 
 def things(sheet: FigureSheet) -> list[str]:
     """What the rows of a turned sheet are called."""
-    figures, down = sheet.model(), Qt.Orientation.Vertical
+    figures = sheet.model()
+    down = Qt.Orientation.Vertical
     return [figures.headerData(row, down).strip() for row in range(figures.rowCount())]
 
 
@@ -225,7 +227,8 @@ def test_the_spectrums_figures_stand_under_it(loaded, worker, qtbot, tmp_path):
     assert panel.sheet.isVisible()
     assert things(panel.sheet) == ["merged", "cola", "sst2"]
     figures = panel.sheet.model()
-    across, tip = Qt.Orientation.Horizontal, Qt.ItemDataRole.ToolTipRole
+    across = Qt.Orientation.Horizontal
+    tip = Qt.ItemDataRole.ToolTipRole
     assert all(figures.headerData(i, across, tip) for i in range(figures.columnCount()))
     assert figures.headerData(0, across) == "energy in\ntop 5 %"
     names = panel.sheet.verticalHeader()
@@ -337,7 +340,8 @@ def test_a_tensor_without_spectrum_says_why(loaded):
 
 
 def test_the_layers_are_copied_as_they_are_shown(loaded):
-    layers, session = loaded.workspace.layers, loaded.session
+    layers = loaded.workspace.layers
+    session = loaded.session
     session.layers.record_statistics(replace(session.layers.statistics[KEY], log_variance=0.25))
     layers.text.setText("layer.10")
     (copy,) = [a for a in layers.table.actions() if a.text() == "Copy table"]
@@ -433,7 +437,8 @@ def test_a_merge_that_is_gone_is_no_longer_compared(comparing, worker, qtbot):
 
 def test_mean_scores_of_both_merges_stand_beside(comparing):
     assert not comparing.scores.isVisible()
-    results, draft = comparing.session.results, comparing.session.draft
+    results = comparing.session.results
+    draft = comparing.session.draft
     draft.set_tasks((Task(data=Path("a.csv")), Task(data=Path("b.csv"))))
     first, second = (str(run.store) for run in results.runs.all)
     for task, score in (("a", 0.5), ("b", 1.0)):
@@ -484,7 +489,8 @@ def test_trials_are_kept_up_to_a_bound_and_what_was_merged_on_purpose_stays(qapp
     assert [old for each in (wanted, *trials) for old in runs.add(each)] == trials[:1]
     again = run("ace", "/cache/again", epsilon=4.0)
     again.kept = False
-    trials[3].name, trials[3].kept = "the fourth", True
+    trials[3].name = "the fourth"
+    trials[3].kept = True
     assert runs.add(again) == (trials[3],)
     assert (again.name, again.kept) == ("the fourth", True)
     assert runs.all == (wanted, *trials[1:3], *trials[4:], again)

@@ -103,7 +103,8 @@ def test_plots_mark_the_same_layers_as_the_table(qtbot, tau):
         for name, gamma, mean in zip(NAMES, figures.gamma_L, figures.mean_log_L, strict=True)
     ]
     marked = {layer.name for layer in statistics if gamma_unreliable(layer, tau)}
-    along, by_role = shown(qtbot, GammaPlot()), shown(qtbot, RoleMapPlot())
+    along = shown(qtbot, GammaPlot())
+    by_role = shown(qtbot, RoleMapPlot())
     for plot in (along, by_role):
         plot.set_tau(tau)
         plot.show_layers(figures)
@@ -136,7 +137,8 @@ def test_a_small_gamma_is_drawn_where_it_is_and_zero_at_the_edge(qtbot, gamma):
 
 def test_all_layers_and_one_layer_have_one_rule():
     generator = np.random.default_rng(1)
-    gammas, means = generator.lognormal(-1, 1, 200), generator.normal(0, 2, 200)
+    gammas = generator.lognormal(-1, 1, 200)
+    means = generator.normal(0, 2, 200)
     together = gamma_near_pole(gammas, means, 0.3)
     for gamma, mean, found in zip(gammas, means, together, strict=True):
         one = LayerStatistics(name="l", energies={}, gamma=float(gamma), mean_log_energy=mean)

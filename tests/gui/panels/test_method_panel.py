@@ -189,7 +189,8 @@ def test_a_cap_by_heads_keeps_its_second_value(filled, session, qtbot, one_head)
 @pytest.mark.parametrize("name", [field.name for field in AFTER_FIELDS])
 def test_what_is_done_after_the_method_has_a_field(filled, session, qtbot, name):
     assert not filled.more.is_open
-    field, others = filled.after.fields[name], After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
+    field = filled.after.fields[name]
+    others = After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
     session.draft.keep(replace(session.draft.inputs, after=others))
     assert filled.more.is_open
     with qtbot.waitSignal(session.inputs_wanted) as asked:
@@ -249,7 +250,8 @@ def test_every_kind_of_field_shows_what_it_is_given(qtbot, info, value):
 
 
 def test_a_field_has_its_range_and_offers_presets(qtbot):
-    ranged, made = ParameterField(FRACTION), ParameterField(EPSILON)
+    ranged = ParameterField(FRACTION)
+    made = ParameterField(EPSILON)
     for field_ in (ranged, made):
         qtbot.addWidget(field_)
     ranged.control.setValue(7.0)

@@ -75,7 +75,8 @@ def test_reset_takes_a_layer_out_of_a_wider_rule(loaded):
 
 
 def test_rules_make_another_recipe(loaded):
-    before, analysed = loaded.draft.recipe_key(), loaded.layers.analysis_key
+    before = loaded.draft.recipe_key()
+    analysed = loaded.layers.analysis_key
     loaded.draft.keep(
         replace(loaded.draft.inputs, overrides=(Override(role="key", disposition="base"),))
     )
@@ -113,7 +114,8 @@ def test_an_overridden_layer_shows_its_method_and_can_be_reset(opened, worker):
     rows = tuple(replace(row, override=own) if row.role == "key" else row for row in ROWS)
     planned = plan(recipe(COLA, SST2, overrides=(rule,)), rows=rows)
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
-    layers, listed = opened.workspace.layers, opened.workspace.method.overrides
+    layers = opened.workspace.layers
+    listed = opened.workspace.method.overrides
     assert layers.model.index_of("layer.10.q", OUTCOME.index).data() == "◆ Weight averaging"
     assert listed.list.item(0).text() == "key (1)\n→ Weight averaging"
     rows = opened.session.layers.rows

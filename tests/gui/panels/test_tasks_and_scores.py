@@ -120,7 +120,8 @@ def test_a_problem_of_a_task_names_labels_in_quotation_marks_and_its_file_once(
 
 
 def test_data_that_are_dropped_are_tasks_of_the_recipe(page, loaded, worker, qtbot):
-    index, draft = page.show_tab(TasksTab), loaded.session.draft
+    index = page.show_tab(TasksTab)
+    draft = loaded.session.draft
     assert not index.list.isVisible()  # one sentence and an action stand there
     plan = draft.plan
     assert drop(index, *DATA, DATA[0]).isAccepted()
@@ -148,7 +149,8 @@ def test_models_and_recipes_are_no_data(page, tmp_path):
 
 
 def test_what_is_guessed_of_a_task_can_be_said_otherwise(page, loaded, worker, qtbot):
-    editor, draft = page.show_tab(TasksTab).editor, loaded.session.draft
+    editor = page.show_tab(TasksTab).editor
+    draft = loaded.session.draft
     add_described(loaded, worker, qtbot)
 
     def control(name: str) -> QWidget:
@@ -180,7 +182,8 @@ def test_what_is_guessed_of_a_task_can_be_said_otherwise(page, loaded, worker, q
 
 
 def test_how_a_language_model_is_asked_can_be_chosen(page, loaded, worker, qtbot):
-    editor, draft = page.show_tab(TasksTab).editor, loaded.session.draft
+    editor = page.show_tab(TasksTab).editor
+    draft = loaded.session.draft
     found = add_described(loaded, worker, qtbot)
     fields = editor.form.fields
     assert not {"prompt", "system", "chat"} & set(fields), "a class is not asked"
@@ -235,7 +238,8 @@ def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(page,
 def test_what_waits_for_a_merge_says_so_and_what_does_not_works(page, loaded, worker, qtbot):
     store = Path(record_scores(loaded, worker))
     loaded.session.draft.set_parameter("tau", 0.7)
-    scores, tune = scores_place(page), page.show_tab(TuneTab)
+    scores = scores_place(page)
+    tune = page.show_tab(TuneTab)
     worker.say(JobCancelled(), job=worker.newest(CompareExamplesJob))  # for the row of examples
     loaded.workspace.show_look()
     methods = loaded.workspace.comparison.methods
@@ -312,7 +316,8 @@ def record_scores(window: MainWindow, worker: FakeWorker) -> str:
 
 def test_tab_leaves_the_scores_and_comes_back_to_them(page, loaded, worker, qtbot):
     record_scores(loaded, worker)
-    scores, method = scores_place(page), loaded.workspace.method
+    scores = scores_place(page)
+    method = loaded.workspace.method
     loaded.conductor.change(loaded.session.draft.inputs.with_method("ties"))  # another form
     loaded.notice.hide()  # the news of the merge
     reached = stops(loaded, qtbot)
@@ -411,7 +416,8 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(page, loaded, worker):
     assert titles == ["mean", "cola", "sst2"]
     texts = [[model.index(row, c).data() for c in (MERGE, KEPT, LOST, GAINED)] for row in (0, 1)]
     assert texts == [["0.875 ± 0.071", "88 %", "1", "0"], ["0.750 ± 0.100", "75 %", "1", "0"]]
-    role, header = Qt.ItemDataRole.TextAlignmentRole, Qt.Orientation.Horizontal
+    role = Qt.ItemDataRole.TextAlignmentRole
+    header = Qt.Orientation.Horizontal
     for column in range(model.columnCount()):  # figures stand below their titles
         assert model.index(0, column).data(role) == model.headerData(column, header, role)
     columns = {column.title: column.values for column in index.bars.columns()}
@@ -573,7 +579,8 @@ def test_some_examples_of_each_task_stand_below_the_scores(page, loaded, worker,
 
 
 def test_pictures_below_the_scores_stand_under_their_task_and_its_count(loaded, qtbot):
-    picture, found = np.zeros((4, 4, 3), np.uint8), {}
+    picture = np.zeros((4, 4, 3), np.uint8)
+    found = {}
     for task, count in (("cola", 5), ("sst2", 1)):
         each = compared(task, other=task, lost=count)
         lost = (

@@ -48,7 +48,8 @@ def ticked(index: TryPage) -> list[str]:
 
 
 def test_what_models_write_streams_side_by_side_and_can_be_stopped(page, loaded, worker):
-    store, index = merged(loaded, worker), trying(loaded)
+    store = merged(loaded, worker)
+    index = trying(loaded)
     assert not index.button.isEnabled()
     assert index.button.toolTip() == "Type a text first."
     index.text.setPlainText("the cat")
@@ -104,7 +105,8 @@ CLASSES = {
 
 
 def test_only_what_the_model_takes_is_asked_for(page, loaded):
-    planned, index = loaded.session.draft.plan, trying(loaded)
+    planned = loaded.session.draft.plan
+    index = trying(loaded)
     for architecture, asked in CLASSES.items():
         experts = tuple(replace(each, architecture=architecture) for each in planned.experts)
         loaded.session.draft.plan = replace(planned, experts=experts)
@@ -122,7 +124,8 @@ def test_a_chat_goes_on_until_a_new_one_is_begun(page, loaded, worker):
         index.button.click()
         number = worker.newest(TryJob)
         for model, answer in zip(("base", "cola"), answers, strict=True):
-            begun, piece = TriedBegun(model=model), TriedText(model=model, piece=answer)
+            begun = TriedBegun(model=model)
+            piece = TriedText(model=model, piece=answer)
             own = chat and model == "cola"
             worker.say(begun, piece, Tried(model=model, chat=own), job=number)
         worker.say(JobDone(), job=number)
@@ -324,7 +327,8 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(page, loaded, work
         tuple(task_score("merged", task, mean, normalised=mean) for task in ("cola", "sst2"))
         for mean in (0.5, 0.75)
     )
-    best, recipe = points[1], asked.recipe
+    best = points[1]
+    recipe = asked.recipe
     tuned = Tuned(points=points, best=best, scores=after, before=before, seconds=8.0, recipe=recipe)
     worker.say(points[1], tuned, JobDone(), job=number)
     assert index.result.text() == "tau 0.9: from 50.0 % to 75.0 % of the experts' scores"

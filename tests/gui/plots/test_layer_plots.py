@@ -192,7 +192,8 @@ def test_the_figures_are_those_of_their_definitions(spectra):
 
 def test_alignment_of_both_sides_is_drawn_and_told(qtbot):
     plot = shown(qtbot, AlignmentPlot())
-    left, right = np.array([1.0, 0.95, 0.2]), np.array([0.9, 0.8, 0.1])
+    left = np.array([1.0, 0.95, 0.2])
+    right = np.array([0.9, 0.8, 0.1])
     found = LayerSubspaces(
         name=LAYER,
         experts=EXPERTS,
@@ -289,7 +290,8 @@ def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram):
     found = distribution()
     histogram.log_box.setChecked(False)
     x, y = histogram.items["Gaussian cola"].getOriginalDataset()
-    mean, deviation = found.means["cola"], found.deviations["cola"]
+    mean = found.means["cola"]
+    deviation = found.deviations["cola"]
     density = np.exp(-(((x - mean) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
     np.testing.assert_allclose(y, 5000 * density * np.diff(found.edges), atol=0.3)
     histogram.legend.chip(GAUSSIAN).click()
@@ -311,7 +313,8 @@ def test_expected_counts_are_the_gaussians():
 
 def test_the_tail_share_is_that_of_the_entries():
     entries = np.random.default_rng(3).standard_t(4, 200_000)
-    mean, deviation = float(entries.mean()), float(entries.std())
+    mean = float(entries.mean())
+    deviation = float(entries.std())
     edges = np.linspace(-5 * deviation, 5 * deviation, 162)
     counts = np.histogram(entries, edges)[0]
     outside = entries.size - int(counts.sum())
@@ -327,8 +330,11 @@ def test_the_tail_share_is_that_of_the_entries():
 
 
 def plots(qtbot: QtBot) -> list[Plot]:
-    spectra, matrix, histogram = SpectrumPlot(), ExpertMatrixPlot("Cosines"), HistogramPlot()
-    gammas, scores = GammaPlot(), ScoreBarsPlot()
+    spectra = SpectrumPlot()
+    matrix = ExpertMatrixPlot("Cosines")
+    histogram = HistogramPlot()
+    gammas = GammaPlot()
+    scores = ScoreBarsPlot()
     every = [spectra, matrix, histogram, gammas, scores]
     for plot in every:
         shown(qtbot, plot)
@@ -366,7 +372,8 @@ def test_pictures_of_a_dark_window_can_be_on_white(qtbot, tmp_path):
             plot.canvas.getViewBox().setXRange(1, 2, padding=0)
         plot.grab()
         QApplication.processEvents()  # the axis is as wide as its numbers now
-        before, seen = plot.grab().toImage(), plot.canvas.getViewBox().viewRange()
+        before = plot.grab().toImage()
+        seen = plot.canvas.getViewBox().viewRange()
         grab_plot(plot, tmp_path / "dark.png", PictureFormat())
         assert QImage(str(tmp_path / "dark.png")).pixelColor(2, 2).name() == DARK.card
         Settings().pictures_on_white = True

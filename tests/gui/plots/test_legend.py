@@ -18,7 +18,8 @@ class AsLaidOut(QObject):
 
     def __init__(self, legend: Legend, entries: tuple[LegendEntry, ...]) -> None:
         super().__init__()
-        self.legend, self.entries = legend, entries
+        self.legend = legend
+        self.entries = entries
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Show and isinstance(watched, Chip):

@@ -42,7 +42,8 @@ every_plot = pytest.mark.parametrize("kind", DRAWN, ids=lambda kind: kind.__name
 
 def placed(qtbot, plot: Plot, width: int, height: int) -> QMainWindow:
     """The plot as it is in the window: with its table, in a splitter, below a title."""
-    window, splitter = QMainWindow(), QSplitter(Qt.Orientation.Vertical)
+    window = QMainWindow()
+    splitter = QSplitter(Qt.Orientation.Vertical)
     splitter.addWidget(QLabel("Layers"))
     splitter.addWidget(PlotWithTable(plot))
     window.setCentralWidget(splitter)
@@ -60,7 +61,8 @@ def texts_of(drawing: Path) -> Iterator[tuple[str, QRectF]]:
             font = QFont(text.get("font-family", "").split(",")[0].strip("'\""))
             font.setPixelSize(max(1, round(float(text.get("font-size", "10")))))
             width = QFontMetricsF(font).horizontalAdvance(text.text or "")
-            left, base = float(text.get("x", "0")), float(text.get("y", "0"))
+            left = float(text.get("x", "0"))
+            base = float(text.get("y", "0"))
             yield text.text or "", placing.mapRect(QRectF(left, base - 1, width, 1))
 
 
@@ -118,7 +120,8 @@ def pictures(plot: ThemedWidget, folder: Path, form: PictureFormat) -> None:
 
 
 def test_every_kind_of_plot_is_looked_at():
-    kinds, found = [SpecPlot], set()
+    kinds = [SpecPlot]
+    found = set()
     while kinds:
         kind = kinds.pop()
         below = [each for each in kind.__subclasses__() if each.__module__.startswith("ace_gui.")]

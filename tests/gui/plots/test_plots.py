@@ -234,7 +234,8 @@ def test_a_linear_axis_tells_its_ticks_apart_without_prefixes(qapp, low, high):
 def test_every_line_of_the_grid_has_its_number(qtbot):
     plot = in_view(qtbot, MergeScatter(), width=600, height=400)
     plot.show_merges("mean", [MergePoint(f"merge {n}", n, n / 9) for n in range(3)], "norm")
-    axis, paper = plot.canvas.getAxis("left"), QPixmap(10, 10)
+    axis = plot.canvas.getAxis("left")
+    paper = QPixmap(10, 10)
     painter = QPainter(paper)
     specs = axis.generateDrawSpecs(painter)
     painter.end()
@@ -289,7 +290,8 @@ def test_layers_are_filled_above_tau_and_coloured_by_family(plot, tau):
 
 
 def test_two_thousand_layers_are_a_dozen_items(plot):
-    names, gamma = [f"layers.{i}.q" for i in range(2000)], np.linspace(0.01, 1.0, 2000)
+    names = [f"layers.{i}.q" for i in range(2000)]
+    gamma = np.linspace(0.01, 1.0, 2000)
     plot.show_layers(layer_figures(names, ["query"] * 2000, range(2000), gamma=gamma))
     assert len(drawn(plot)) == 2000
     assert len(plot.items) < 16  # items, however many layers
@@ -315,7 +317,8 @@ def test_zero_and_infinite_gamma_stay_on_the_plot(qtbot, plot, logarithmic):
 
 def drag_tau(plot: GammaPlot, to: float, qtbot, *, release: bool = True) -> None:
     viewport = plot.canvas.viewport()
-    start, end = at(plot, 1, plot.tau), at(plot, 1, to)
+    start = at(plot, 1, plot.tau)
+    end = at(plot, 1, to)
     qtbot.mouseMove(viewport, start)
     qtbot.mousePress(viewport, Qt.MouseButton.LeftButton, pos=start)
     for step in range(1, 6):
@@ -328,7 +331,8 @@ def drag_tau(plot: GammaPlot, to: float, qtbot, *, release: bool = True) -> None
 
 
 def _move_held(viewport, point: QPoint) -> None:
-    button, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    button = Qt.MouseButton.LeftButton
+    none = Qt.KeyboardModifier.NoModifier
     where = QPointF(point)
     event = QMouseEvent(
         QEvent.Type.MouseMove,
@@ -473,7 +477,8 @@ def test_neither_the_pill_nor_what_is_said_covers_a_symbol(qtbot, width, logarit
 def test_arrows_walk_the_layers_and_with_control_move_tau(qtbot, plot):
     reported: list[str] = []
     plot.layer_selected.connect(reported.append)
-    keys, control = Qt.Key, Qt.KeyboardModifier.ControlModifier
+    keys = Qt.Key
+    control = Qt.KeyboardModifier.ControlModifier
     with qtbot.waitSignals([plot.tau_changed, plot.tau_committed]):
         qtbot.keyClick(plot, keys.Key_Up, control)
     assert plot.tau == 0.31
@@ -752,12 +757,14 @@ def painted(qtbot, item: pg.ScatterPlotItem) -> QImage:
 
 
 def test_points_look_as_those_of_pyqtgraph_and_are_made_anew_for_another_look(qtbot):
-    found, wanted = painted(qtbot, Points()), painted(qtbot, pg.ScatterPlotItem())
+    found = painted(qtbot, Points())
+    wanted = painted(qtbot, pg.ScatterPlotItem())
     assert found == wanted
     colours = {found.pixelColor(x, y).name() for x in range(200) for y in range(120)}
     assert {"#00aa00", "#aa0000"} <= colours
     assert "#0000aa" not in colours
-    points, look = Points(), {"size": 9, "symbol": "s"}
+    points = Points()
+    look = {"size": 9, "symbol": "s"}
     points.setData(x=[1, 2], y=[1, 2], **look)
     before = points.data
     points.setData(x=[2, 3], y=[4, 5], **look)

@@ -91,11 +91,13 @@ def test_merge_the_sample_does_all_that_a_person_would(window, worker, qtbot):
 
 
 def test_a_sample_that_was_merged_before_is_compared_at_once(window, worker, tmp_path):
-    made, session = with_recommended(recipe(COLA, SST2)), window.session
+    made = with_recommended(recipe(COLA, SST2))
+    session = window.session
     window.actions_.sample.trigger()
     worker.say(ENGINE, job=0)
     worker.say(PlanReady(plan=plan(made)), JobDone())
-    parameters, store = session.draft.resolved_parameters(), tmp_path / "store"
+    parameters = session.draft.resolved_parameters()
+    store = tmp_path / "store"
     run = MergeRun(recipe=made, parameters=parameters, store=store, finished=finished_merge(store))
     session.results.start_merge(run)  # kept by an earlier window
     worker.say(*analysed(GAMMAS))

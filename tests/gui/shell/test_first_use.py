@@ -57,7 +57,8 @@ def test_a_weights_arrows_stand_beside_the_value(loaded):
     (editor,) = table.viewport().findChildren(QDoubleSpinBox)
     option = QStyleOptionSpinBox()
     editor.initStyleOption(option)
-    control, sub = QStyle.ComplexControl.CC_SpinBox, QStyle.SubControl
+    control = QStyle.ComplexControl.CC_SpinBox
+    sub = QStyle.SubControl
     value = editor.lineEdit().geometry()
     for part in (sub.SC_SpinBoxUp, sub.SC_SpinBoxDown):
         arrow = editor.style().subControlRect(control, option, part, editor)
@@ -96,7 +97,8 @@ def test_no_row_is_cut_at_the_end_of_the_table(loaded):
 
 
 def test_blocks_are_folded_but_for_that_of_the_selected_layer(loaded):
-    table, model = loaded.workspace.layers.table, loaded.workspace.layers.model
+    table = loaded.workspace.layers.table
+    model = loaded.workspace.layers.model
     expanded = [table.isExpanded(model.index(row, 0)) for row in range(model.rowCount())]
     assert not any(expanded)
     loaded.session.select("layer.2.q")
@@ -108,7 +110,8 @@ def test_blocks_are_folded_but_for_that_of_the_selected_layer(loaded):
 
 
 def test_the_selected_row_stays_in_view_when_the_window_shrinks(loaded):
-    table, model = loaded.workspace.layers.table, loaded.workspace.layers.model
+    table = loaded.workspace.layers.table
+    model = loaded.workspace.layers.model
     table.expandAll()
     loaded.session.select("layer.10.q")
     loaded.setMinimumSize(0, 0)

@@ -29,7 +29,9 @@ FAILED = (JobFailed(error=ResourceError("The disk is full.")),)
 def test_long_work_behind_other_windows_is_announced(
     loaded, worker, monkeypatch, qtbot, active, seconds, notifies, end, sentences
 ):
-    now, marked, said = [100.0], [], []
+    now = [100.0]
+    marked = []
+    said = []
     monkeypatch.setattr(messages.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(QApplication, "alert", lambda window, *_: marked.append(window))
     monkeypatch.setattr(loaded, "isActiveWindow", lambda: active, raising=False)

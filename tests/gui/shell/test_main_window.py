@@ -269,7 +269,9 @@ def test_models_of_one_name_are_told_apart_by_their_folders(window, worker, tmp_
 
 
 def test_several_models_at_once_raise_the_question_of_the_base(window, worker, tmp_path):
-    one, other, broken = tmp_path / "a", tmp_path / "b", tmp_path / "broken"
+    one = tmp_path / "a"
+    other = tmp_path / "b"
+    broken = tmp_path / "broken"
     drop(window, one, other, broken)
     assert worker.jobs[1] == ScanJob(paths=(one, other, broken))
     models = (
@@ -526,7 +528,8 @@ def test_starting_the_window_imports_no_heavy_library():
 def test_another_scheme_is_shown_by_all_of_the_window_at_once(loaded, qapp, qtbot):
     watcher = apply_theme(qapp)
     watcher.changed.connect(loaded.set_theme)
-    central, plot = loaded.centralWidget(), loaded.workspace.heterogeneity.plot
+    central = loaded.centralWidget()
+    plot = loaded.workspace.heterogeneity.plot
 
     def colours() -> set[str]:
         """Of a panel's margin and of a plot, as they are on the screen."""

@@ -116,7 +116,8 @@ def test_an_error_goes_when_work_begins_anew(loaded, worker):
 
 def test_a_question_stands_below_the_button_that_asked_it(loaded):
     loaded.resize(1440, 900)
-    notice, button = loaded.notice, area_of(loaded.header.primary.main)
+    notice = loaded.notice
+    button = area_of(loaded.header.primary.main)
     notice.ask(Level.WARNING, "Two warnings.", "", {"Merge anyway": lambda: None})
     asked = area_of(notice)
     assert asked.top() >= button.bottom()

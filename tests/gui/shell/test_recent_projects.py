@@ -104,7 +104,8 @@ def test_where_nothing_was_noted_the_folder_is_named():
 
 
 def test_the_last_use_is_told_by_the_day():
-    project, now = Path("/a/glue.yaml"), time.time()
+    project = Path("/a/glue.yaml")
+    now = time.time()
     assert last_use(known(project, left=now)).startswith("today ")
     assert last_use(known(project, left=now - DAY)).startswith("yesterday ")
     assert last_use(known(project, left=now - 800 * DAY)).endswith(
@@ -150,7 +151,8 @@ def test_damaged_settings_keep_no_window_from_opening(text, own_settings, tmp_pa
 
 
 def test_a_recipe_that_is_gone_can_be_located(opened, worker, qtbot, tmp_path):
-    here, gone = tmp_path / "here.yaml", tmp_path / "gone.yaml"
+    here = tmp_path / "here.yaml"
+    gone = tmp_path / "gone.yaml"
     here.write_text("x", encoding="utf-8")
     Settings().remember(gone)
     opened.recent_projects.refresh()
@@ -204,7 +206,8 @@ def test_what_offers_a_crashed_session_goes_once_it_is_reopened(crashed, opened,
 def test_the_pictures_are_those_of_the_held_out_data(qtbot):
     pictures = SamplePictures()
     qtbot.addWidget(pictures)
-    strip, tasks = pictures.strip, sample_figures().tasks
+    strip = pictures.strip
+    tasks = sample_figures().tasks
     with np.load(resource_path("sample/heldout.npz")) as held_out:
         for index, task in enumerate(tasks):
             image = held_out[f"{task}_images"][0]

@@ -19,7 +19,8 @@ def footer_of(window) -> Footer:
 def test_an_opening_says_that_it_waits_for_the_engine(window, worker, loaded):
     if loaded:
         adopt_two(window.session)
-    footer, subtitle = footer_of(window), window.welcome.subtitle
+    footer = footer_of(window)
+    subtitle = window.welcome.subtitle
     window.conductor.open([BASE, COLA, SST2])
     assert footer.text.full_text.startswith("Starting the engine …")
     assert subtitle.text().startswith("Starting the engine …")

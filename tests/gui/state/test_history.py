@@ -121,5 +121,6 @@ def test_nothing_is_undone_beyond_what_was_opened(history, session):
     ],
 )
 def test_changes_have_names(after, text):
-    titles, labels = {"linear": "Weight averaging"}, {"epsilon": "Ridge ε"}
+    titles = {"linear": "Weight averaging"}
+    labels = {"epsilon": "Ridge ε"}
     assert change_text(TWO, after, titles, labels) == text

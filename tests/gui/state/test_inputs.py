@@ -45,7 +45,8 @@ def test_many_experts_cost_time_in_proportion_to_their_number():
 
 
 def test_a_new_project_starts_with_the_merge_that_the_command_line_recommends(session, tmp_path):
-    base, expert = tmp_path / "base", tmp_path / "expert"
+    base = tmp_path / "base"
+    expert = tmp_path / "expert"
     inputs = replace(session.draft.inputs, base=base).with_experts([expert])
     assert inputs.is_recommended
     assert inputs.recipe() == recipe_for(str(base), [str(expert)])

@@ -90,7 +90,8 @@ def changed(each: Field[Any]) -> Recipe:
 
 @pytest.mark.parametrize("each", of(Recipe))
 def test_a_file_says_it_and_nothing_of_the_others(each, tmp_path):
-    recipe, file = changed(each), tmp_path / "recipe.yaml"
+    recipe = changed(each)
+    file = tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe, tmp_path))
     assert load_recipe(file) == recipe != usual()
     always = {"schema", *(f.name for f in fields(Recipe) if traits_of(f).always)}
@@ -100,7 +101,8 @@ def test_a_file_says_it_and_nothing_of_the_others(each, tmp_path):
 @pytest.mark.parametrize("each", of(ModelEntry))
 def test_a_file_says_it_of_an_expert(each, tmp_path):
     entry = replace(usual().models[0], **{each.name: other(ModelEntry, each)})
-    recipe, file = replace(usual(), models=(entry,)), tmp_path / "recipe.yaml"
+    recipe = replace(usual(), models=(entry,))
+    file = tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe, tmp_path))
     assert load_recipe(file) == recipe
     assert Inputs.from_recipe(recipe).recipe() == recipe
@@ -111,14 +113,16 @@ def test_a_file_says_it_of_a_rule(each, tmp_path):
     rule = replace(
         Override(role="key", disposition="average"), **{each.name: other(Override, each)}
     )
-    recipe, file = replace(usual(), overrides=(rule,)), tmp_path / "recipe.yaml"
+    recipe = replace(usual(), overrides=(rule,))
+    file = tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe, tmp_path))
     assert load_recipe(file) == recipe
 
 
 @pytest.mark.parametrize("each", of(Recipe))
 def test_the_window_keeps_it_and_shows_a_merge_of_another_value_as_outdated(each):
-    session, recipe = Session(), changed(each)
+    session = Session()
+    recipe = changed(each)
     session.draft.keep(Inputs.from_recipe(usual()))
     run = MergeRun(
         recipe=usual(), parameters=session.draft.resolved_parameters(), store=Path("/cache/store")
@@ -141,7 +145,8 @@ def test_statistics_are_forgotten_where_it_changes_the_task_vectors(each):
 
 @pytest.mark.parametrize("each", of(Recipe))
 def test_an_unfinished_merge_of_another_value_is_not_resumed(each):
-    now, before = manifest(changed(each)), manifest(usual())
+    now = manifest(changed(each))
+    before = manifest(usual())
     on_disk = TypeAdapter(Manifest)
     assert on_disk.validate_json(on_disk.dump_json(before)).differences(now) == ["recipe"]
     assert on_disk.validate_json(on_disk.dump_json(now)).differences(now) == []

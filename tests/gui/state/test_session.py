@@ -187,7 +187,8 @@ def test_every_signal_of_another_plan_finds_all_parts_up_to_date(loaded):
     found: list[tuple[object, ...]] = []
 
     def look(*_: object) -> None:
-        draft, layers = loaded.draft, loaded.layers
+        draft = loaded.draft
+        layers = loaded.layers
         assert draft.plan is not None
         rows = layers.rows == model_order(draft.plan.rows)
         planned = rows and draft.plan.recipe == draft.inputs.recipe()

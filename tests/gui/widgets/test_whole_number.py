@@ -68,7 +68,8 @@ def double_click(line: QLineEdit, at: int) -> None:
     """As a hand does it: the mouse moves a little before the button is let go."""
     line.setCursorPosition(at)
     index = QPointF(line.cursorRect().center())
-    left, none = Qt.MouseButton.LeftButton, Qt.MouseButton.NoButton
+    left = Qt.MouseButton.LeftButton
+    none = Qt.MouseButton.NoButton
     kinds = QEvent.Type
     for kind, button, held, by in (
         (kinds.MouseButtonPress, left, left, 0),

@@ -68,7 +68,8 @@ def test_every_tab_is_in_view_in_little_room(titled: LazyTabs) -> None:
     def width() -> int:
         return titled.bar.tabRect(titled.count() - 1).right() + 1
 
-    whole, roomy = titles(), width()
+    whole = titles()
+    roomy = width()
     assert whole[0] == "Spectrum"
     size = titled.bar.font().pointSizeF()
     titled.resize(roomy - 10, 200)  # the room round the titles goes first
@@ -89,7 +90,8 @@ def test_every_tab_is_in_view_in_little_room(titled: LazyTabs) -> None:
 
 def test_the_icon_of_a_tab_is_beside_its_title(titled: LazyTabs) -> None:
     titled.setTabIcon(4, icon("warning"))
-    rect, size = titled.bar.tabRect(4), titled.bar.iconSize().width()
+    rect = titled.bar.tabRect(4)
+    size = titled.bar.iconSize().width()
     picture = titled.bar.grab(rect).toImage()
     inked = [
         x
@@ -124,7 +126,8 @@ def test_the_corners_of_a_text_box_are_round(qtbot: QtBot) -> None:
     ground.resize(220, 100)
     ground.show()
     picture = ground.grab().toImage()
-    outside, inside = picture.pixel(2, 2), picture.pixel(110, 70)
+    outside = picture.pixel(2, 2)
+    inside = picture.pixel(110, 70)
     assert outside != inside
     assert picture.pixel(11, 11) != inside
     assert picture.pixel(208, 88) != inside
@@ -159,6 +162,8 @@ def test_labels_give_back_the_height_that_they_needed_when_narrower(qtbot: QtBot
 def test_a_line_of_a_menu_is_lower_than_its_rows(qtbot: QtBot) -> None:
     menu = QMenu()
     qtbot.addWidget(menu)
-    row, line, _ = menu.addAction("Open"), menu.addSeparator(), menu.addAction("Quit")
+    row = menu.addAction("Open")
+    line = menu.addSeparator()
+    _ = menu.addAction("Quit")
     menu.ensurePolished()
     assert 0 < menu.actionGeometry(line).height() <= menu.actionGeometry(row).height() / 2

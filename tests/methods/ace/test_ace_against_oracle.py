@@ -134,7 +134,8 @@ def test_few_experts_on_many_inputs(
     assert closed_form.few_experts((m, n), T)
     deltas = random_deltas(T, m, n, spread(T, 20), seed=6)
     given = problem(deltas, epsilon, heterogeneous)
-    found, other = closed_form.solve_by_rows(given), closed_form.solve_by_inputs(given)
+    found = closed_form.solve_by_rows(given)
+    other = closed_form.solve_by_inputs(given)
     assert found.cuts == [0]
     for mine, theirs, expected in (
         (

@@ -110,7 +110,9 @@ def test_the_order_of_experts_inputs_and_outputs_does_not_matter() -> None:
     base = base_of(deltas)
     expected, _ = merged(deltas, base)
     rng = np.random.default_rng(1)
-    order, rows, columns = rng.permutation(5), rng.permutation(12), rng.permutation(18)
+    order = rng.permutation(5)
+    rows = rng.permutation(12)
+    columns = rng.permutation(18)
     found, _ = merged(deltas[order], base)
     assert oracle.relative_error(found, expected) < 1e-6
     found, _ = merged(deltas[:, rows][:, :, columns], base)

@@ -31,7 +31,8 @@ def assert_same(found: Merged, alone: Merged) -> None:
     for name in ("left_out", "heterogeneous", "notes", "warnings"):
         assert getattr(found.diagnostics, name) == getattr(alone.diagnostics, name)
     for name in ("energies", "gamma", "ridge_mass", "condition", "refinement_cosine"):
-        mine, other = getattr(found.diagnostics, name), getattr(alone.diagnostics, name)
+        mine = getattr(found.diagnostics, name)
+        other = getattr(alone.diagnostics, name)
         assert mine == (None if other is None else pytest.approx(other, rel=1e-6))
 
 
@@ -118,7 +119,8 @@ def test_sums_in_float32_that_only_one_layer_has_to_take_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(float32_check, "ROUNDING", 1e-8)  # expects too little of an error
-    epsilon, sound = 1e-2, random_deltas(8, 48, 64, 0.3, 5)
+    epsilon = 1e-2
+    sound = random_deltas(8, 48, 64, 0.3, 5)
     given = [sound, near_rank_one(8, 48, 64, epsilon, 80.0), 0.5 * sound]
     layers = [MethodInput(Counted(deltas), weights) for deltas, weights, *_ in map(layer, given)]
     parameters = AceParameters(epsilon=epsilon, tau=100.0)

@@ -117,7 +117,8 @@ def test_a_ridge_that_outweighs_the_experts_is_said_and_turns_the_refinement() -
 
 def test_a_threshold_passed_only_by_unit_norms_is_said() -> None:
     deltas = random_deltas(3, 12, 10, np.array([1.0, 1.03, 0.96]), 7)
-    near, far = merge(tensors(deltas)), merge(tensors(deltas / 30))
+    near = merge(tensors(deltas))
+    far = merge(tensors(deltas / 30))
     assert near.diagnostics.heterogeneous
     assert says(near, "norms near 1")
     assert not far.diagnostics.heterogeneous

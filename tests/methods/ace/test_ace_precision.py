@@ -34,7 +34,8 @@ from tests.helpers.ace_cases import (
 )
 
 LARGEST_ERROR = 1e-5
-HOMOGENEOUS, HETEROGENEOUS = 100.0, 0.0
+HOMOGENEOUS = 100.0
+HETEROGENEOUS = 0.0
 
 by_shape = pytest.mark.parametrize(("m", "n"), [(24, 96), (64, 64), (96, 24)])
 by_spectrum = pytest.mark.parametrize(
@@ -99,7 +100,8 @@ def test_refinement_is_never_worse_than_the_published_procedure(make: Make, m: i
 def both(deltas: list[torch.Tensor], epsilon: float) -> tuple[torch.Tensor | None, Array]:
     """W_pre from sums in float32, None where they were rejected; and the oracle's."""
     layers = [Experts(deltas, [1.0] * len(deltas))]
-    parameters, rule = AceParameters(epsilon=epsilon), algorithm.Rule.HOMOGENEOUS
+    parameters = AceParameters(epsilon=epsilon)
+    rule = algorithm.Rule.HOMOGENEOUS
     measured, probes = measure(layers, parameters)
     found = None
     problem = algorithm.weighed(layers, measured, rule, parameters, [STRICT])

@@ -30,7 +30,9 @@ from tests.helpers.method_cases import needs_data
 from tests.helpers.recipes import recipe_over
 
 WIDTH = 4
-EMBEDDING, HEAD, HEAD_BIAS = "model.embed_tokens.weight", "lm_head.weight", "lm_head.bias"
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+HEAD_BIAS = "lm_head.bias"
 
 
 def folder_of(folder: Path, tokens: list[str] | None, *, padded: int = 0, seed: int = 0) -> Path:
