@@ -69,7 +69,7 @@ class Fed:
 
 def every_fed(workers: int) -> list[Fed]:
     """All model classes of transformers, in a few processes."""
-    names = [each.__name__ for each in model_classes()]
+    names = [model_class.__name__ for model_class in model_classes()]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         return list(pool.map(fed, names, chunksize=8))
 
@@ -212,9 +212,9 @@ class _Guesses(TorchFunctionMode):
 def _run(model: Any, device: str) -> Any:
     """The output for the first inputs that the model takes; raises the first one's error."""
     inputs = _inputs(model, device)
-    names = [each for each in inputs if each in inspect.signature(model.forward).parameters]
+    names = [input_ for input_ in inputs if input_ in inspect.signature(model.forward).parameters]
     failure: Exception | None = None
-    for values in product(*(inputs[each] for each in names)):
+    for values in product(*(inputs[name] for name in names)):
         given = {n: value for n, value in zip(names, values, strict=True) if value is not None}
         try:
             with torch.device(device), _Guesses(), symbolic.patch(_ALL_NONZERO):

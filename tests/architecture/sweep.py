@@ -56,7 +56,7 @@ class Verdict:
 
 def sweep(workers: int | None = None) -> list[Verdict]:
     """The verdict on every class, in a few processes with limits on time and memory."""
-    names = [each.__name__ for each in model_classes()]
+    names = [model_class.__name__ for model_class in model_classes()]
     return verdicts(names, workers or os.cpu_count() or 1)
 
 

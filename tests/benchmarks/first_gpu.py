@@ -207,7 +207,7 @@ def merged(recipe: Recipe, device: torch.device, store: Path) -> Merged:
     """Merge into ``store``, as an output."""
     events = list(merge(prepare(recipe), store, device=str(device), as_output=True))
     return Merged(
-        folder=store, finished=next(each for each in events if isinstance(each, MergeFinished))
+        folder=store, finished=next(event for event in events if isinstance(event, MergeFinished))
     )
 
 

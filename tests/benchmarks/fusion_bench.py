@@ -362,7 +362,7 @@ def _learning(method: str, settings: Any) -> Any:
         # 0.2.33: its own function refuses what this class gives it, parameters beside tensors.
         clip_we_moe.task_arithmetic_merge = lambda base, experts, scaling_factor: (
             methods.TaskArithmeticAlgorithm(scaling_factor=scaling_factor).run(
-                {"_pretrained_": base, **{str(n): each for n, each in enumerate(experts)}}
+                {"_pretrained_": base, **{str(n): expert for n, expert in enumerate(experts)}}
             )
         )
         fabric = lightning.Fabric(accelerator="cpu", devices=1)

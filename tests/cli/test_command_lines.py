@@ -302,8 +302,8 @@ _SHARED = {
 def test_a_shared_option_is_one_everywhere(option: str):
     commands = typer.main.get_command(app).commands
     found = {
-        name: [(own.help, own.metavar, own.default) for own in each.params if option in own.opts]
-        for name, each in commands.items()
+        name: [(own.help, own.metavar, own.default) for own in command.params if option in own.opts]
+        for name, command in commands.items()
         if name != "plan"
     }
     having = {name for name, each in found.items() if each}
@@ -464,8 +464,8 @@ def test_a_picture_of_what_differs(tmp_path):
     svg = ElementTree.parse(file).getroot()
     marks = [each[0].text or "" for each in svg.iter() if "mark" in each.get("class", "")]
     named = {mark.partition(":")[0] for mark in marks}
-    assert {each["name"] for each in tensors if each["change"]} <= named
-    assert not {each["name"] for each in tensors if not each["change"]} & named
+    assert {tensor["name"] for tensor in tensors if tensor["change"]} <= named
+    assert not {tensor["name"] for tensor in tensors if not tensor["change"]} & named
     assert "var(" not in file.read_text()
     file.write_text("mine")
     assert ace(*words).returncode == 1

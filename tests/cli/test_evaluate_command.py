@@ -33,11 +33,11 @@ def test_a_recipe_and_a_folder(project: Path):
     done = ace_gui("evaluate", project / "recipe.yaml", folder, "--limit", "20", "--json", out)
     assert done.returncode == 0, done.stderr
     scores = json.loads(out.read_text())["scores"]
-    assert [each["model"] for each in scores] == ["base", "mood", folder]
-    assert {frozenset(each) for each in scores} == {
+    assert [score["model"] for score in scores] == ["base", "mood", folder]
+    assert {frozenset(score) for score in scores} == {
         frozenset(("model", "task", "metric", "score", "n", "standard_error", "normalised"))
     }
-    assert {(each["task"], each["metric"], each["n"]) for each in scores} == {
+    assert {(score["task"], score["metric"], score["n"]) for score in scores} == {
         ("mood", "accuracy", 20)
     }
     assert scores[1]["score"] == scores[2]["score"]
@@ -54,7 +54,7 @@ def test_folders_with_a_file_of_tasks(project: Path, tmp_path, tasks: str):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     scores = json.loads(out.read_text())["scores"]
-    assert [(each["task"], each["metric"], each["normalised"]) for each in scores] == [
+    assert [(score["task"], score["metric"], score["normalised"]) for score in scores] == [
         ("moods", "f1", None)
     ] * 2
 

@@ -83,10 +83,18 @@ def test_without_a_method_it_is_the_recommended_merge(models: list[str]):
     base, *experts = models
     found = recipe_for(base, experts)
     assert found == recipe_from(
-        {**recommended_keys(), "base_model": base, "models": [{"model": each} for each in experts]}
+        {
+            **recommended_keys(),
+            "base_model": base,
+            "models": [{"model": expert} for expert in experts],
+        }
     )
     plain = recipe_from(
-        {"merge_method": "ace", "base_model": base, "models": [{"model": each} for each in experts]}
+        {
+            "merge_method": "ace",
+            "base_model": base,
+            "models": [{"model": expert} for expert in experts],
+        }
     )
     assert recipe_for(base, experts, "ace") == plain  # the published variant, exactly
     assert found != plain

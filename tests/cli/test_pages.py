@@ -68,8 +68,8 @@ def test_the_map_of_the_source_is_true():
     """Every path and every module that CONTRIBUTING.md names exists."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     words = [word for code in re.findall(r"`([^`\n]+)`", text) for word in code.split()]
-    paths = [each for each in words if re.fullmatch(r"[\w.]+(/[\w.]+)+", each)]
-    modules = [each.replace(".", "/") for each in words if each.startswith("tests.")]
+    paths = [word for word in words if re.fullmatch(r"[\w.]+(/[\w.]+)+", word)]
+    modules = [word.replace(".", "/") for word in words if word.startswith("tests.")]
     assert len(paths) > 30
     assert len(modules) > 10
     for path in [*paths, *modules]:

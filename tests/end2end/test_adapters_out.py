@@ -91,7 +91,7 @@ def test_an_adapter_without_a_cut_is_the_merged_model(
     kind: str, method: str, tmp_path: Path
 ) -> None:
     make, options = LORAS[kind]
-    configs = [peft.LoraConfig(**{"target_modules": ATTENTION, **each}) for each in options]
+    configs = [peft.LoraConfig(**{"target_modules": ATTENTION, **option}) for option in options]
     base, experts = adapters(tmp_path, make, configs)
     exact = method != "ties" and kind not in ("dora",)
     more = {} if exact else {"rank": 99}

@@ -65,7 +65,7 @@ def test_regmean_of_other_layouts_is_nearest_on_the_inputs(family: Any, tmp_path
     from tests.helpers.calibrated_models import measured
 
     _, statistics = measured(file, Need.INPUTS)
-    grams = [each.read(str(each.stored(name))).double() for each in statistics]
+    grams = [statistic.read(str(statistic.stored(name))).double() for statistic in statistics]
 
     def error(weight: torch.Tensor) -> float:
         pairs = zip(models[1:], grams, strict=True)

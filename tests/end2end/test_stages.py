@@ -37,7 +37,7 @@ LAST = {
 
 def write(folder: Path, *documents: object) -> Path:
     path = folder / "file.yaml"
-    path.write_text("---\n".join(yaml.safe_dump(each) for each in documents))
+    path.write_text("---\n".join(yaml.safe_dump(document) for document in documents))
     return path
 
 

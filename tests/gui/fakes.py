@@ -189,7 +189,7 @@ def plan(of: Recipe, rows: tuple[PlanRow, ...] = ROWS, **changes: object) -> Pla
 def answer(box: QMessageBox | None, words: str) -> None:
     """Click the button of a question that has these words."""
     assert box is not None
-    (button,) = [each for each in box.buttons() if words in each.text().replace("&", "")]
+    (button,) = [button for button in box.buttons() if words in button.text().replace("&", "")]
     button.click()
 
 

@@ -126,8 +126,8 @@ def hooked_grams(model: Any, inputs: list[Any]) -> dict[str, tuple[Tensor, Tenso
         if isinstance(module, torch.nn.Linear | Conv1D)
     ]
     with torch.no_grad():
-        for each in inputs:
-            model(**each)
+        for input_ in inputs:
+            model(**input_)
     for handle in handles:
         handle.remove()
     return found

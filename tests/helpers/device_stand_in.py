@@ -353,8 +353,8 @@ def _inner(tree: Any) -> Any:
 
 def _by_mask(indices: Any) -> bool:
     return any(
-        isinstance(each, torch.Tensor) and each.dtype in {torch.bool, torch.uint8}
-        for each in tree_leaves(indices)
+        isinstance(tree_leave, torch.Tensor) and tree_leave.dtype in {torch.bool, torch.uint8}
+        for tree_leave in tree_leaves(indices)
     )
 
 

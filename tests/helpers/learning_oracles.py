@@ -261,13 +261,13 @@ def localized(
     scores = {name: torch.where(each.abs() >= threshold, 5.0, -5.0).double()
               for name, each in change.items()}  # fmt: skip
     for _ in range(steps):
-        leaves = {name: each.clone().requires_grad_() for name, each in scores.items()}
+        leaves = {name: score.clone().requires_grad_() for name, score in scores.items()}
         state = {name: base[name] + torch.sigmoid(leaves[name]) * change[name] for name in base}
         gradients = torch.autograd.grad(loss(state), list(leaves.values()))
         for name, gradient in zip(leaves, gradients, strict=True):
             gate = torch.sigmoid(scores[name])
             scores[name] = scores[name] - rate * gradient - pull * gate * (1 - gate)
-    return {name: torch.sigmoid(each).round() for name, each in scores.items()}, scores
+    return {name: torch.sigmoid(score).round() for name, score in scores.items()}, scores
 
 
 def stitched(base: State, experts: Sequence[State], masks: Sequence[State]) -> State:
@@ -427,8 +427,8 @@ def free(changes: Sequence[Tensor], cutoff: float, density: float) -> tuple[Tens
 def of_one_length(inputs: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
     """Inputs of a batch, those of one length together, as nothing is padded."""
     found: dict[Any, list[Mapping[str, Tensor]]] = {}
-    for each in inputs:
-        found.setdefault(each["input_ids"].shape, []).append(each)
+    for input_ in inputs:
+        found.setdefault(input_["input_ids"].shape, []).append(input_)
     return [
         {name: torch.cat([each[name] for each in own]) for name in own[0]} for own in found.values()
     ]
@@ -438,6 +438,8 @@ def batch(model: Any, inputs: Sequence[Mapping[str, Tensor]]) -> Task:
     """A classifier's logits for these inputs, one after the other, with the state's weights."""
 
     def logits(state: State) -> Tensor:
-        return torch.cat([functional_call(model, state, (), dict(each)).logits for each in inputs])
+        return torch.cat(
+            [functional_call(model, state, (), dict(input_)).logits for input_ in inputs]
+        )
 
     return logits

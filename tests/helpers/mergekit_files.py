@@ -35,7 +35,7 @@ def layers(model: str, first: int, last: int, **parameters: Any) -> dict[str, An
 
 def sliced(method: str, *slices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """A file of slices, each of its sources."""
-    return {"merge_method": method, "slices": [{"sources": each} for each in slices], **more}
+    return {"merge_method": method, "slices": [{"sources": slice_} for slice_ in slices], **more}
 
 
 EVEN: Final = entries(a={"weight": 1.0}, b={"weight": 1.0}, c={"weight": 1.0})

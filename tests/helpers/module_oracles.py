@@ -8,8 +8,8 @@ Array = NDArray[np.float64]
 
 def byom(deltas: dict[str, Array], t: int, scaling: float, density: float) -> dict[str, Array]:
     """The task vectors of BYOM's model of expert t: α Σ τ + the largest of τ_t − α Σ τ."""
-    shared = {name: scaling * each.sum(axis=0) for name, each in deltas.items()}
-    lost = {name: each[t] - shared[name] for name, each in deltas.items()}
+    shared = {name: scaling * delta.sum(axis=0) for name, delta in deltas.items()}
+    lost = {name: delta[t] - shared[name] for name, delta in deltas.items()}
     sizes = np.sort(np.concatenate([np.abs(each).reshape(-1) for each in lost.values()]))
     least = sizes[-max(1, int(density * len(sizes)))]
     return {

@@ -226,7 +226,7 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
     if method.kind is not Kind.ENTRY:
         return
     cases = given(method, CASES["square"])
-    deltas = [torch.tensor(each).float().reshape(-1) for each in cases]
+    deltas = [torch.tensor(case).float().reshape(-1) for case in cases]
     weights = [1.0] * len(cases)
     extra, parameters = context(method, deltas), checked_parameters(method, {})
     whole = method.merge(deltas, weights, parameters, **extra).delta

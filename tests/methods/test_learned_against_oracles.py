@@ -153,7 +153,9 @@ def test_expert_merging_follows_answers_states_and_pull(
     expected = []
     for task, own in zip(compared, experts, strict=True):
         logits, hidden_states = task(own)
-        expected.append((logits.detach(), [each.detach() for each in hidden_states]))
+        expected.append(
+            (logits.detach(), [hidden_state.detach() for hidden_state in hidden_states])
+        )
     oracle_state = oracle.expert_merging(
         base, experts, compared, expected, steps=4, rate=0.2, **settings
     )
@@ -167,8 +169,8 @@ def answers_and_states(model: Any, inputs: list[Any], state: State) -> tuple[Ten
     middle = (model.config.num_hidden_layers - 1) // 2
     logits = list[Tensor]()
     hidden = list[Tensor]()
-    for each in inputs:
-        given = {**each, "output_hidden_states": True}
+    for input_ in inputs:
+        given = {**input_, "output_hidden_states": True}
         output = torch.func.functional_call(model, state, (), given)
         logits.append(output.logits)
         hidden.append(output.hidden_states[middle + 1][0])
@@ -223,7 +225,7 @@ def test_few_shots_localize_what_their_equations_localize(file: Path) -> None:
             base, expert, lambda _: torch.zeros(()), density=0.2, steps=0, rate=0, pull=0
         )
         assert any(not torch.equal(mask[n], begun[n]) for n in base)
-        assert min(float(each.abs().min()) for each in scores.values()) > 1e-5
+        assert min(float(score.abs().min()) for score in scores.values()) > 1e-5
     expected = oracle.stitched(base, experts, masks)
     for name in base:
         assert_near(found[name], expected[name], base[name], name, within=1e-6)
@@ -304,8 +306,8 @@ def test_twin_mixes_what_its_equations_mix(file: Path) -> None:
     features = list[Tensor]()
     owners = list[int]()
     for t, (model, inputs) in enumerate(models(file)):
-        for each in inputs:
-            given = {**each, "output_hidden_states": True}
+        for input_ in inputs:
+            given = {**input_, "output_hidden_states": True}
             output = torch.func.functional_call(model, shared, (), given)
             features.append(output.hidden_states[-1][0].mean(dim=0).detach())
             owners.append(t)

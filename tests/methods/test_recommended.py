@@ -22,12 +22,12 @@ def test_the_recommended_merge_is_its_formula(shape: tuple[int, int], length: fl
     draw = torch.Generator().manual_seed(7)
     base = torch.randn(shape, generator=draw)
     experts = [base + length * t * torch.randn(shape, generator=draw) for t in (1, 2, 3)]
-    merged = merge_state_dicts({LAYER: base}, [{LAYER: each} for each in experts], method=NAME)
+    merged = merge_state_dicts({LAYER: base}, [{LAYER: expert} for expert in experts], method=NAME)
     base_OI = base.double()
-    centred = [(each.double() - base_OI) for each in experts]
+    centred = [(expert.double() - base_OI) for expert in experts]
     centred = [each - each.mean(0, keepdim=True) for each in centred]
     squares = [each.mT @ each for each in centred]
-    traces = [float(each.trace()) for each in squares]
+    traces = [float(square.trace()) for square in squares]
     identity = torch.eye(inputs, dtype=torch.float64)
     normalised = [each / trace for each, trace in zip(squares, traces, strict=True)]
     ridged = [each + ALPHA / inputs * identity for each in normalised]

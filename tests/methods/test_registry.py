@@ -66,7 +66,7 @@ SOURCES = {
 def test_other_defaults_than_the_sources_are_listed_with_their_reason(
     method: str, name: str
 ) -> None:
-    found = next(each for each in method_info(method).fields if each.name == name)
+    found = next(field for field in method_info(method).fields if field.name == name)
     assert found.default != SOURCES[method, name]
     assert found.differs
     assert found.help.endswith(found.differs)

@@ -83,7 +83,7 @@ class Walk:
             while not self.window.centralWidget().updatesEnabled():
                 QTest.qWait(TURN)  # the colours of the other scheme are on their way
             picture, faults = look_at(root, self.size)
-            stay = [each for each in faults if stay is None or each in stay]
+            stay = [fault for fault in faults if stay is None or fault in stay]
             if not stay:
                 break
         return picture, stay

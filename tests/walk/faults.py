@@ -60,7 +60,7 @@ CONTROLS: Final = (
 def look_at(root: QWidget, screen: QSize) -> tuple[QImage, list[str]]:
     """Its picture, and one line a fault, on a screen of this size."""
     widgets = [each for each in (root, *root.findChildren(QWidget)) if each.isVisible()]
-    widgets = [each for each in widgets if each.window() is root]
+    widgets = [widget for widget in widgets if widget.window() is root]
     picture = root.grab().toImage()
     painted = [each for each in record(root, widgets) if _is_on_top(each, root)]
     found = [*_off_screen(root, screen), *_over_others(painted), *_unreadable(picture, painted)]
@@ -198,7 +198,7 @@ def _shortened(painted: list[Painted], root: QWidget) -> Iterator[str]:
     named = [each for kind in (QAbstractButton, QAction) for each in above.findChildren(kind)]
     whole = {each.text().replace("&", "") for each in named}  # some end so on purpose
     for (by, room), lines in groupby(painted, lambda each: (each.by, each.room)):
-        texts = [each.text for each in lines]
+        texts = [line.text for line in lines]
         # What is clipped alike are the lines of one text.
         for text in texts if room is None else ["".join(texts)]:
             kept = len(text.replace("…", "").strip())
@@ -271,8 +271,8 @@ def _misplaced(parent: QWidget) -> Iterator[str]:
     """What is in a widget and reaches out of it, or is over something else that is laid out."""
     direct = parent.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly)
     children = [each for each in direct if each.isVisible() and not each.isWindow()]
-    children = [each for each in children if not each.size().isEmpty()]
-    children = [each for each in children if each.property("kind") not in FREE]
+    children = [child for child in children if not child.size().isEmpty()]
+    children = [child for child in children if child.property("kind") not in FREE]
     if parent.visibleRegion().isEmpty():
         return  # folded on purpose
     for child in children:

@@ -152,7 +152,7 @@ class States:
 
     def show(self, name: str) -> tuple[str, QWidget]:
         """The page of this name."""
-        return next(each for each in self.pages(*PAGES) if each[0] == name)
+        return next(page for page in self.pages(*PAGES) if page[0] == name)
 
     def all_of(self, name: str, page: QWidget) -> Iterator[State_]:
         """A page: as it is, while its jobs run, and with what they found; with each choice in

@@ -29,10 +29,10 @@ def fisher_recipe(file: Path, **of_the_last_task: object) -> Path:
 def expected_squares(model: Any, inputs: list[Any], labels: list[int]) -> dict[str, Tensor]:
     """Mean over the inputs of the squared gradient of log p, in expectation over the labels."""
     found = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
-    for each in inputs:
+    for input_ in inputs:
         for label in range(len(labels)):
             model.zero_grad()
-            log_p = model(**each).logits[0, labels].log_softmax(0)[label]
+            log_p = model(**input_).logits[0, labels].log_softmax(0)[label]
             share = log_p.detach().exp()
             log_p.backward()
             for name, parameter in model.named_parameters():
@@ -80,7 +80,7 @@ def test_of_a_language_model_it_is_that_of_drawn_words(own_cache: Path):
     """The same words are drawn here, from the same seeds."""
     _, found = measured(fisher_recipe(gpt2_family(own_cache)), Need.GRADIENTS)
     model, inputs = one_by_one(own_cache, "one", transformers.GPT2LMHeadModel)
-    shapes = [tuple(each["input_ids"].shape) for each in inputs]
+    shapes = [tuple(input_["input_ids"].shape) for input_ in inputs]
     order = [n for shape in dict.fromkeys(shapes) for n, s in enumerate(shapes) if s == shape]
     expected = {n: torch.zeros_like(p).double() for n, p in model.named_parameters()}
     for seed, n in enumerate(order):

@@ -78,8 +78,8 @@ def test_each_expert_of_a_mixture_has_the_inputs_that_are_sent_to_it(own_cache: 
         name = f"model.layers.{layer}.mlp.experts"
         model.get_submodule(name).register_forward_pre_hook(note(name))
     with torch.no_grad():
-        for each in inputs:
-            model(**each)
+        for input_ in inputs:
+            model(**input_)
     assert len(sent) == 8
     rows = found[0].manifest.rows
     for own, parts in sent.items():

@@ -126,9 +126,9 @@ def test_what_was_not_tried_is_told_from_what_is_like_it(gpt2: Family, monkeypat
     largest = some_seconds(row, prepared)
     alike = kind_of(row, prepared)[1]
     as_large = {
-        speed.tried[kind_of(each, prepared)]
-        for each in rows
-        if some_seconds(each, prepared) == largest and kind_of(each, prepared)[1] == alike
+        speed.tried[kind_of(row, prepared)]
+        for row in rows
+        if some_seconds(row, prepared) == largest and kind_of(row, prepared)[1] == alike
     }
     seconds = replace(speed, tried={}).seconds(row, prepared)
     assert any(seconds == pytest.approx(each) for each in as_large)

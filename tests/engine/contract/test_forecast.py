@@ -105,7 +105,7 @@ def test_a_layer_of_the_automatic_variant_alone_makes_no_cap_of_all():
     )  # fmt: skip
     rows = (replace(ROWS[0], override=own), *ROWS[1:])
     of = plan(rows, variant="published")
-    assert [of.delta_of(each) for each in rows] == [0.5, None, None, None]
+    assert [of.delta_of(row) for row in rows] == [0.5, None, None, None]
     made = forecast(of, found(1, 1, 1, 1), reports(q0=1.0))
     assert not made.capped
     assert "above their cap" in made.sentence

@@ -87,7 +87,7 @@ def test_the_pole_is_where_the_merge_sees_it(energies: tuple[float, ...]):
 
 def test_experts_without_change_are_named():
     health = layer_health(statistics(1.0, 0.0, 2.0), None, PARAMETERS)
-    (finding,) = [each for each in health.findings if each.title == "Expert left out"]
+    (finding,) = [finding for finding in health.findings if finding.title == "Expert left out"]
     assert finding.verdict is CheckVerdict.NOTE
     assert "e1" in finding.sentence
     assert "the other 2" in finding.sentence
@@ -117,7 +117,10 @@ def test_the_ridge_mass_is_foreseen_and_then_reported():
 def test_what_the_merge_says_is_passed_on_worst_first():
     reported = report(notes=("One expert was left out.",), warnings=("Look out.",))
     health = layer_health(None, reported, PARAMETERS)
-    assert [each.sentence for each in health.findings] == ["Look out.", "One expert was left out."]
+    assert [finding.sentence for finding in health.findings] == [
+        "Look out.",
+        "One expert was left out.",
+    ]
     assert health.verdict is CheckVerdict.WARNING
     assert health.tooltip.splitlines() == ["Look out.", "One expert was left out."]
 

@@ -66,7 +66,7 @@ def test_known_scores_are_looked_up_and_none_is_computed(
     monkeypatch.setattr(evaluation, "answered", lambda _: pytest.fail("a model is asked"))
     assert scores(Runner(), wanted) == every
     one = replace(sample, tasks=sample.tasks[:1])
-    assert {each.task for each in scores(Runner(), replace(wanted, recipe=one))} == {"digits"}
+    assert {score.task for score in scores(Runner(), replace(wanted, recipe=one))} == {"digits"}
 
 
 @pytest.mark.parametrize("with_base", [False, True])
@@ -136,7 +136,7 @@ def test_a_task_is_described_with_all_that_is_guessed(sample: Recipe, tmp_path):
     assert found.columns == {"image": ("digits_images",), "label": ("digits_labels",)}
     assert {"digits_images", "counts_labels"} <= set(found.table_columns)
     assert (found.roles, found.count, len(found.examples)) == (("image", "label"), 40, 3)
-    assert all(each.label.isdigit() for each in found.examples)
+    assert all(example.label.isdigit() for example in found.examples)
 
 
 def test_what_is_wrong_with_a_task_is_one_sentence_and_the_rest_is_known(sample: Recipe, tmp_path):

@@ -96,7 +96,7 @@ def test_another_base_is_not_mistaken_for_the_one_before(gpt2: Path, tmp_path, r
 
     def scores() -> list[float]:
         found = ace_gui.evaluate(gpt2 if reported else None, [folder], tasks, limit=4, device="cpu")
-        return [each.score for each in found.scores if each.model == str(folder)]
+        return [score.score for score in found.scores if score.model == str(folder)]
 
     first = scores()
     assert first == scores()

@@ -207,7 +207,7 @@ def test_pixels_are_counted_before_they_are_decoded(tmp_path, monkeypatch):
 
 def hub_pictures(path: Path, pixels: list[bytes], **more: pa.Array) -> Path:
     """Pictures as the hub stores them: a struct of bytes and a path."""
-    cells = [{"bytes": each, "path": f"{n}.png"} for n, each in enumerate(pixels)]
+    cells = [{"bytes": pixel, "path": f"{n}.png"} for n, pixel in enumerate(pixels)]
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     labels = pa.array([n % 2 for n in range(len(pixels))])
     pq.write_table(pa.table({"image": pa.array(cells, kind), "label": labels, **more}), path)

@@ -386,12 +386,12 @@ def test_scores_with_and_without_a_template_are_named(tmp_path):
         "tasks": [{"data": data, "metric": "contains", "expert": "expert"}],
     }
     scores = ace_gui.evaluate(recipe, device="cpu").scores
-    assert {each.model: each.chat for each in scores} == {"base": False, "expert": True}
+    assert {score.model: score.chat for score in scores} == {"base": False, "expert": True}
     said = " ".join(notes(scores))
     assert "expert got the chat template" in said
     assert "base the plain prompt" in said
     again = ace_gui.evaluate(recipe, device="cpu").scores
-    assert [each.record() for each in again] == [each.record() for each in scores]
+    assert [each.record() for each in again] == [score.record() for score in scores]
 
 
 def test_progress_has_tokens_a_second(chat: Path):

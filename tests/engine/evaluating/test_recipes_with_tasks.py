@@ -69,7 +69,7 @@ def with_head_of(folder: Path, body: str, name: str) -> Any:
 
 def test_every_model_is_scored_with_the_head_of_the_task(family: Path):
     found = ace_gui.evaluate(family / "recipe.yaml", [family / "merged"], device="cpu")
-    scores = {(each.model, each.task): each for each in found.scores}
+    scores = {(score.model, score.task): score for score in found.scores}
     merged = str(family / "merged")
     assert set(scores) == {(m, t) for m in ("base", merged) for t in SIZES} | {
         (t, t) for t in SIZES
@@ -100,8 +100,8 @@ def test_what_is_known_is_not_computed_again(family: Path, monkeypatch):
     )
     again = ace_gui.evaluate(family / "recipe.yaml", limit=20, device="cpu")
     assert again.scores == first.scores
-    assert [each.each_N.tolist() for each in again.scores] == [
-        each.each_N.tolist() for each in first.scores
+    assert [score.each_N.tolist() for score in again.scores] == [
+        score.each_N.tolist() for score in first.scores
     ]
     assert loads == []
     data = family / "two.csv"
@@ -118,7 +118,7 @@ def test_what_is_known_is_not_computed_again(family: Path, monkeypatch):
 def test_progress_counts_examples_and_closing_cancels(family: Path):
     events: list[Any] = []
     ace_gui.evaluate(family / "recipe.yaml", limit=30, device="cpu", progress=events.append)
-    reported = [each for each in events if isinstance(each, EvaluationProgress)]
+    reported = [event for event in events if isinstance(event, EvaluationProgress)]
     assert [each.done for each in reported] == sorted(each.done for each in reported)
     assert {each.total for each in reported} == {120}
     assert reported[-1].done == 120
@@ -187,7 +187,7 @@ def test_scores_stand_in_comparison_report_and_model_card(family: Path, tmp_path
     assert row.error == ""
     ace_gui.merge(recipe, tmp_path / "out", device="cpu", evaluate=True)
     found = ace_gui.evaluate(recipe, [tmp_path / "out"], device="cpu")
-    merged = [each for each in found.scores if each.model == str(tmp_path / "out")]
+    merged = [score for score in found.scores if score.model == str(tmp_path / "out")]
     assert row.by_task == {each.task: each.score for each in merged}
     assert row.mean.normalised == found.means[-1].normalised
     card = (tmp_path / "out" / "README.md").read_text()
@@ -209,7 +209,7 @@ def test_a_limit_holds_wherever_scores_are_made(family: Path, tmp_path):
     page = ace_gui.report(recipe, tmp_path / "page.html", device="cpu", limit=7)
     assert "two: accuracy, 7" in page.read_text()
     (row,) = ace_gui.compare(recipe, methods="linear", device="cpu", limit=7).rows
-    assert {each.n for each in row.scores} == {7}
+    assert {score.n for score in row.scores} == {7}
 
 
 def test_a_comparison_with_bad_data_merges_nothing(family: Path, monkeypatch):
@@ -292,11 +292,11 @@ def test_several_models_in_memory_have_names_of_their_own(family: Path):
             model.classifier.bias[index] += 100
     task = {"data": family / "two.csv", "expert": "two"}
     found = ace_gui.evaluate(family / "recipe.yaml", [*models, family / "merged"], [task])
-    names = [each.model for each in found.scores]
+    names = [score.model for score in found.scores]
     first = "BertForSequenceClassification"
     second = "BertForSequenceClassification 2"
     assert names == ["base", "two", first, second, str(family / "merged")]
-    scores = {each.model: each.score for each in found.scores}
+    scores = {score.model: score.score for score in found.scores}
     assert scores[first] + scores[second] == pytest.approx(1)
 
 

@@ -87,7 +87,9 @@ def test_the_same_from_every_kind_of_file(tmp_path, writer: str):
     data = result_of(read_task(Task(data=WRITERS[writer](tmp_path)), CONFIG, seed=0))
     assert data.kind is TaskKind.TEXT_CLASSIFICATION
     assert data.columns == {"label": ("label",), "text": ("sentence",)}
-    assert [each.given for each in data.examples] == [{"text": row["sentence"]} for row in ROWS]
+    assert [example.inputs for example in data.examples] == [
+        {"text": row["sentence"]} for row in ROWS
+    ]
     assert KINDS[data.kind].targets(data, CONFIG) == [1, 0, 1, 0]
 
 
@@ -141,7 +143,7 @@ def test_a_sample_is_drawn_by_chance_and_always_the_same(tmp_path):
     def drawn(seed: int, limit: int | None = None, own: int | None = 100) -> list[int]:
         (task,) = limited([Task(data=path, limit=own)], limit)
         data = result_of(read_task(task, MODEL, seed=seed))
-        return [int(each.given["text"]) for each in data.examples]
+        return [int(example.inputs["text"]) for example in data.examples]
 
     first = drawn(0)
     assert first == drawn(0) == sorted(set(first))
@@ -157,7 +159,7 @@ def test_every_row_has_the_same_chance(tmp_path):
     counts = np.zeros(40)
     for seed in range(400):
         data = result_of(read_task(Task(data=path, limit=10), MODEL, seed=seed))
-        counts[[int(each.given["text"]) for each in data.examples]] += 1
+        counts[[int(example.inputs["text"]) for example in data.examples]] += 1
     assert np.all(np.abs(counts - 100) < 5 * np.sqrt(400 * 0.25 * 0.75))
 
 

@@ -142,10 +142,10 @@ def test_the_recommended_merge_is_named_and_others_have_their_defaults(
     first, *others = made
     assert is_recommended(first)
     assert first.overrides == (() if start == "linear" else tensor)
-    assert [each.choices() | {"overrides": ()} for each in others] == [
+    assert [other.choices() | {"overrides": ()} for other in others] == [
         plain.choices() | {"overrides": ()}
     ] * 3
-    assert [dict(each.parameters) for each in others] == [{}, {"variant": "automatic"}, {}]
+    assert [dict(other.parameters) for other in others] == [{}, {"variant": "automatic"}, {}]
     assert len({title_of(each) for each in made}) == 4
     assert title_of(first) == TITLE
 
@@ -217,7 +217,7 @@ def test_settings_share_the_survey_of_the_model(
     monkeypatch.setattr(surveying, "row_contribution", counted)
     own = {"norms": "model"} if method == "nan" else {"trim": "model"}
     settings = by_value(replace(recipe, merge_method=method, parameters=own), name, values)
-    alone = [row for each in settings for row in merged_and_measured([each], "cpu")]
+    alone = [row for setting in settings for row in merged_and_measured([setting], "cpu")]
     once = len(read) // len(settings)
     read.clear()
     together = merged_and_measured(settings, "cpu")

@@ -162,7 +162,9 @@ def test_a_look_pauses_after_every_expert_and_can_be_left(
     assert any(isinstance(step, ExpertSpectra) for step in steps)
     steps.close()
     assert cache.latest is None, "nothing was merged after the experts"
-    assert sum(each is None for each in subspaces(prepared, row, CPU, cache)) >= len(row.experts)
+    assert sum(subspace is None for subspace in subspaces(prepared, row, CPU, cache)) >= len(
+        row.experts
+    )
 
 
 def test_a_vector_has_no_spectrum(prepared: Prepared, cache: InspectionCache):

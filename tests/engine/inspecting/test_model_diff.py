@@ -53,13 +53,13 @@ def test_every_tensor_block_and_role(tmp_path, dtype: torch.dtype):
     found = ace_gui.diff(family.base, tmp_path / "second")
     *_, last = steps_of(DiffJob(first=family.base, second=tmp_path / "second"), None)
     assert last == found
-    assert {each.name for each in found.tensors} <= set(first)
+    assert {tensor.name for tensor in found.tensors} <= set(first)
     assert len(found.tensors) > 10
     squares: dict[tuple[str, object], list[tuple[float, float]]] = {}
-    for each in found.tensors:
-        norm, change = oracle(first[each.name], second[each.second_name])
-        assert (each.norm, each.change) == pytest.approx((norm, change), rel=1e-12)
-        for key in (("role", each.role), ("block", str(each.block))):
+    for row in found.tensors:
+        norm, change = oracle(first[row.name], second[row.second_name])
+        assert (row.norm, row.change) == pytest.approx((norm, change), rel=1e-12)
+        for key in (("role", row.role), ("block", str(row.block))):
             squares.setdefault(key, []).append((norm, change))
     for kind, groups in (("role", found.by_role), ("block", found.by_block)):
         for group in groups:
@@ -90,7 +90,7 @@ def test_what_only_one_has_is_named(tmp_path):
     for name, tensors in (("a", first), ("b", second)):
         save_model(tmp_path / name, tensors)
     found = ace_gui.diff(tmp_path / "a", tmp_path / "b")
-    relative = {each.name: each.relative for each in found.tensors}
+    relative = {tensor.name: tensor.relative for tensor in found.tensors}
     assert relative == {"same.weight": 0.0, "zero.weight": None, "broken.weight": None}
     assert found.missing == ("gone.weight",)
     assert found.extra == ("new.weight",)
@@ -109,7 +109,7 @@ def test_a_tied_head_is_compared_with_the_embedding(tmp_path):
         found = ace_gui.diff(tmp_path / first, tmp_path / second)
         assert not found.missing
         assert not found.extra
-        [own] = [each for each in found.tensors if each.name == "lm_head.weight"]
+        [own] = [tensor for tensor in found.tensors if tensor.name == "lm_head.weight"]
         assert own.change == pytest.approx(oracle(embedding, head)[1], rel=1e-12)
 
 
@@ -203,7 +203,7 @@ def test_a_part_of_a_fused_tensor_is_compared_alone(tmp_path):
     assert found.first_norm == pytest.approx(np.linalg.norm(change))
     assert found.first is not None
     np.testing.assert_allclose(found.first, singular_values(change), rtol=1e-4, atol=1e-6)
-    names = {each.name for each in answers(first, second)}
+    names = {answer.name for answer in answers(first, second)}
     assert {f"{row.tensor}[{part}]" for part in ("query", "key", "value")} <= names
 
 
@@ -212,9 +212,9 @@ def test_a_tensor_that_one_merge_left_alone_has_no_cosine(
 ):
     recipe = dataclasses.replace(prepared.plan.recipe, scope="authors-roberta")
     kept = merged(prepare(recipe), tmp_path / "kept")
-    vectors = [each for each in answers(stores[0], kept) if each.name.endswith("dense.bias")]
+    vectors = [answer for answer in answers(stores[0], kept) if answer.name.endswith("dense.bias")]
     assert vectors
-    assert all(each.second_norm == 0 and math.isnan(each.cosine) for each in vectors)
+    assert all(vector.second_norm == 0 and math.isnan(vector.cosine) for vector in vectors)
 
 
 def test_merges_of_different_bases_are_not_compared(stores: tuple[Path, Path], tmp_path):

@@ -50,7 +50,7 @@ def test_halves_share_nothing_and_leave_nothing_out(recipe: Path):
     def rows(half: Half | None, limit: int | None = None) -> list[str]:
         data = Task(data=recipe.parent / "one.csv", limit=limit)
         found = result_of(read_task(data, config, seed=0, half=half))
-        return [each.row for each in found.examples]
+        return [example.row for example in found.examples]
 
     first = rows(Half.SEARCHED)
     second = rows(Half.REPORTED)
@@ -82,7 +82,7 @@ def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path):
             Models(prepared.models, (tmp_path / "chosen",)), prepared.plan.recipe.tasks,
             device="cpu", half=half,
         )  # fmt: skip
-        own = [each for each in last.scores if each.model == str(tmp_path / "chosen")]
+        own = [score for score in last.scores if score.model == str(tmp_path / "chosen")]
         if reported is not None:
             assert [each.score for each in reported] == [each.score for each in own]
         else:
@@ -227,4 +227,4 @@ def test_one_method_and_one_folder_may_be_named_alone(recipe: Path):
     assert [row.variant.recipe.merge_method for row in found.rows] == ["linear"]
     for model in (str(recipe.parent / "one"), recipe.parent / "one"):
         found = ace_gui.evaluate(recipe, model, limit=10, device="cpu")
-        assert str(model) in {each.model for each in found.scores}
+        assert str(model) in {score.model for score in found.scores}

@@ -202,7 +202,11 @@ def test_spectra_subspaces_and_reports_do_without_a_gpu_that_has_no_room(
         cache = InspectionCache(folder)
         *_, spectra = spectrum(prepared, row, device, cache)
         *_, directions = subspaces(prepared, row, device, cache)
-        reported = [each for each in merge_reports(prepared, [row], device) if each is not None]
+        reported = [
+            merge_report
+            for merge_report in merge_reports(prepared, [row], device)
+            if merge_report is not None
+        ]
         return spectra, directions, reported
 
     spectra, directions, (reported,) = all_of(cpu, tmp_path / "cpu")

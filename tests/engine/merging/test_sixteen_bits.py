@@ -57,7 +57,7 @@ def models(folder: Path, dtype: torch.dtype, *, opposed: bool = False) -> list[P
         changes.append({name: -step * (each > 0.003) for name, each in noise(0.002).items()})
     everything = [base] + [{name: base[name] + own[name] for name in base} for own in changes]
     return [
-        save(folder / f"model{n}", {name: each.to(dtype) for name, each in tensors.items()})
+        save(folder / f"model{n}", {name: tensor.to(dtype) for name, tensor in tensors.items()})
         for n, tensors in enumerate(everything)
     ]
 

@@ -17,7 +17,7 @@ def test_examples_of_a_batch_have_the_mean_of_their_weights(shape: tuple[int, ..
     torch.manual_seed(0)
     sizes = {"hidden": (H, H), "hidden_bias": (H,), "out": (T, H), "out_bias": (T,)}
     tensors = {name: torch.randn(*size).double() for name, size in sizes.items()}
-    router = BlockRouter({name: each.requires_grad_() for name, each in tensors.items()})
+    router = BlockRouter({name: tensor.requires_grad_() for name, tensor in tensors.items()})
     parts = torch.randn(T, OUT, H).double()
     biases = torch.randn(T, OUT).double()
     shared = torch.rand(T).double()

@@ -51,7 +51,7 @@ def task_state(family: Family, expert: str) -> dict[str, torch.Tensor]:
 
 def deltas_of(family: Family, name: str) -> np.ndarray:
     base = load_file(family.base / "model.safetensors")[name].double()
-    experts = [task_state(family, each)[name].double() for each in family.experts]
+    experts = [task_state(family, expert)[name].double() for expert in family.experts]
     return torch.stack([tensor - base for tensor in experts]).numpy()
 
 

@@ -440,12 +440,12 @@ def test_a_router_with_nan_or_too_much_is_refused(twin: Path, tmp_path):
 def test_routes_say_which_expert_takes_which_examples(gpt2: Path, twin: Path, tmp_path):
     bias = torch.tensor([0.0, 90.0])
     copy = retrained(twin, tmp_path / "copy", weight=torch.zeros(2, 16), bias=bias)
-    for each in ace_gui.routes(gpt2, [copy], limit=4):
-        assert (each.n, each.layers, each.experts) == (4, ("whole model",), ("one", "other"))
-        np.testing.assert_allclose(each.share_LT, [[0, 1]], atol=1e-6)
-        assert each.owner == each.task
-        assert each.module_bytes == (copy / MODULES).stat().st_size
-        assert each.seconds > 0 < each.plain_seconds
+    for route in ace_gui.routes(gpt2, [copy], limit=4):
+        assert (route.n, route.layers, route.experts) == (4, ("whole model",), ("one", "other"))
+        np.testing.assert_allclose(route.share_LT, [[0, 1]], atol=1e-6)
+        assert route.owner == route.task
+        assert route.module_bytes == (copy / MODULES).stat().st_size
+        assert route.seconds > 0 < route.plain_seconds
 
 
 def test_routes_of_every_layer(gpt2: Path, tmp_path):
@@ -464,7 +464,7 @@ def test_the_command_line_shows_routes(gpt2: Path, twin: Path, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "ms per example" in done.stdout
     routes = json.loads((tmp_path / "x.json").read_text())["routes"]
-    assert [each["task"] for each in routes] == ["one", "other"]
+    assert [route["task"] for route in routes] == ["one", "other"]
     refused = run("evaluate", gpt2, gpt2.parent / "base", "--routing", "--limit", "3")
     assert refused.returncode == 1
     assert "None of these models has a router" in refused.stderr

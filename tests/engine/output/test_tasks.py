@@ -144,7 +144,7 @@ def test_a_base_of_the_same_shapes_is_told_by_its_values(folder: Path, gpt2: Fam
     save_file(weights, same / "model.safetensors", {"format": "pt"})
     with pytest.raises(MismatchError, match="its weights are others"):
         next(open_task(folder, "task0", base=same).tensors())
-    half = {name: each.to(torch.bfloat16) for name, each in weights.items()}
+    half = {name: weight.to(torch.bfloat16) for name, weight in weights.items()}
     save_file(half, same / "model.safetensors", {"format": "pt"})
     with pytest.raises(MismatchError, match="its weights are others"):
         next(open_task(folder, "task0", base=same).tensors())

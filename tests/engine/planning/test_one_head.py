@@ -88,8 +88,8 @@ def test_the_recommended_merge_of_language_models_is_as_long_as_one_expert(tmp_p
     capped = 0
     for row in prepared.plan.rows:
         if row.is_merged:
-            changes = [each[row.name] - base[row.name] for each in experts]
-            squares = [float((each - each.mean(dim=0)).square().sum()) for each in changes]
+            changes = [expert[row.name] - base[row.name] for expert in experts]
+            squares = [float((change - change.mean(dim=0)).square().sum()) for change in changes]
             limit = (sum(squares) / len(squares)) ** 0.5
             assert float((merged[row.name] - base[row.name]).norm()) <= limit * (1 + 1e-4)
             capped += (reports(tmp_path / "store")[row.name].cap_factor or 1.0) < 1

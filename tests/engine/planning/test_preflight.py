@@ -123,7 +123,7 @@ def test_experts_with_the_same_finding_share_a_check(build: Builder):
         return {name.removeprefix("transformer."): tensor for name, tensor in held.items()}
 
     experts = [build("one", 1, change=bare), build("two", 2, change=bare), build("three", 3)]
-    (names,) = [each for each in checks(build("base"), *experts) if each.title == "Names"]
+    (names,) = [check for check in checks(build("base"), *experts) if check.title == "Names"]
     assert names.subject == "one, two"
 
 

@@ -47,7 +47,7 @@ def combined(method: str, base: Tensor, experts: Sequence[Tensor]) -> Tensor:
     """Task arithmetic with λ 0.7, or the mean."""
     if method == "linear":
         return torch.stack(list(experts)).mean(dim=0)
-    return base + 0.7 * sum((each - base for each in experts), torch.zeros_like(base))
+    return base + 0.7 * sum((expert - base for expert in experts), torch.zeros_like(base))
 
 
 def ties_check(checks: Sequence[Check], name: str) -> Check:
@@ -64,11 +64,11 @@ def test_the_head_is_merged_of_what_each_model_has_as_head(
     recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
     prepared = prepare(recipe)
     found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
-    expected = combined(method, embedding_of(base), [embedding_of(each) for each in experts])
+    expected = combined(method, embedding_of(base), [embedding_of(expert) for expert in experts])
     torch.testing.assert_close(found[EMBEDDING].double(), expected, atol=1e-6, rtol=0)
     assert (HEAD in found) is not all(ties)  # one model with a head of its own unties the result
     if not all(ties):
-        expected = combined(method, head_of(base), [head_of(each) for each in experts])
+        expected = combined(method, head_of(base), [head_of(expert) for expert in experts])
         torch.testing.assert_close(found[HEAD].double(), expected, atol=1e-6, rtol=0)
     for folder, tied in zip(experts, ties[1:], strict=True):
         if tied and not all(ties):

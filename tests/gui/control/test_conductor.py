@@ -321,7 +321,7 @@ def test_a_spectrum_is_asked_for_once_and_only_of_the_last_selection(ready, sess
 def test_of_a_method_that_learns_a_spectrum_is_asked_for_once_it_has_merged(
     merging, session, worker, qtbot
 ):
-    session.draft.set_methods([replace(each, learns=True) for each in session.draft.methods])
+    session.draft.set_methods([replace(method, learns=True) for method in session.draft.methods])
     assert session.must_learn
     session.select("layer.10.q")
     qtbot.wait(3 * DELAY)

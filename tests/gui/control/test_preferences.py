@@ -116,7 +116,7 @@ def test_runs_older_than_wanted_are_removed_and_others_stay(tmp_path, qapp):
 def test_colours_are_those_of_the_menu_and_memory_is_of_the_machine(dialog, window, worker):
     dialog.scheme.choose("dark")
     assert current_theme().dark
-    chosen = [each.data() for each in window.actions_.schemes.actions() if each.isChecked()]
+    chosen = [action.data() for action in window.actions_.schemes.actions() if action.isChecked()]
     assert chosen == ["dark"]
     window.preferences.choose_scheme("system")
     worker.say(EngineReady(**{**vars(ENGINE), "memory_bytes": 8_000_000_000}), job=0)
@@ -202,7 +202,9 @@ def test_controls_have_the_size_of_the_text_and_tab_goes_on(loaded, qtbot, sizes
 
     def least() -> dict[QWidget, tuple[int, int]]:
         controls = [each for kind in CONTROLS for each in loaded.findChildren(kind)]
-        hints = [(each, each.minimumSizeHint()) for each in controls if each.isVisible()]
+        hints = [
+            (control, control.minimumSizeHint()) for control in controls if control.isVisible()
+        ]
         return {each: (hint.width(), hint.height()) for each, hint in hints}
 
     before = least()

@@ -103,7 +103,7 @@ def test_a_project_is_not_written_over_by_another_of_the_same_models(
         files.append(sessions.leave(keep=True))
     recipes = [load_recipe(file) for file in files if file is not None]
     assert recipes == [first.recipe(), second.recipe()] * 2
-    assert [each.tasks for each in recipes] == [first.tasks, second.tasks] * 2
+    assert [recipe.tasks for recipe in recipes] == [first.tasks, second.tasks] * 2
     assert files[:2] == files[2:], "a project that is the same has one file"
 
 

@@ -26,7 +26,9 @@ def methods_in(dialog: ChooseMethodDialog) -> list[QModelIndex]:
     """The methods in the list, family by family."""
     model = dialog.tree.model()
     families = [model.index(row, 0) for row in range(model.rowCount())]
-    return [model.index(row, 0, each) for each in families for row in range(model.rowCount(each))]
+    return [
+        model.index(row, 0, family) for family in families for row in range(model.rowCount(family))
+    ]
 
 
 @pytest.fixture

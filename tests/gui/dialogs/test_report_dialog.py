@@ -66,5 +66,5 @@ def test_saving_asks_for_a_file_and_cancelling_does_not(session, qtbot):
         dialog = ReportDialog(session, run, lambda: asked.append(True), None)
         qtbot.addWidget(dialog)
         buttons = dialog.findChild(QDialogButtonBox).buttons()
-        next(each for each in buttons if role in each.text().replace("&", "")).click()
+        next(button for button in buttons if role in button.text().replace("&", "")).click()
         assert len(asked) == times

@@ -127,8 +127,8 @@ def test_a_tensor_that_an_override_names_stays_among_the_merged(model, session):
     for name, fate in product(("layer.2.q", "layer.0.q.bias"), Disposition):
         known = plan(recipe(COLA))
         rows = tuple(
-            replace(each, disposition=fate, override=own) if each.name == name else each
-            for each in known.rows
+            replace(row, disposition=fate, override=own) if row.name == name else row
+            for row in known.rows
         )
         session.adopt(TWO, replace(known, rows=rows))
         assert name in names(model)

@@ -184,8 +184,8 @@ def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened):
         choices.all.click()
         first, *others = choices.recipes()
         assert is_recommended(first)
-        assert [each.after for each in others] == [After()] * len(others)
-        assert {each.poolers for each in others} == {Poolers.MERGE}
+        assert [other.after for other in others] == [After()] * len(others)
+        assert {other.poolers for other in others} == {Poolers.MERGE}
 
 
 def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(dialog, window, worker):
@@ -398,7 +398,7 @@ def test_any_two_models_are_compared(opened, worker, tmp_path):
     ):
         panel.by.choose(by)
         names, relative, *_ = panel.plot.columns()
-        assert list(names.values) == [each.name for each in groups]
+        assert list(names.values) == [group.name for group in groups]
         expected = [float("nan") if e.relative is None else e.relative for e in groups]
         assert list(relative.values) == pytest.approx(expected, nan_ok=True)
     assert "1 tensor only in the first" in panel.others.text()

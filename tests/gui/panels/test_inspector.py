@@ -271,8 +271,8 @@ def test_the_spectra_of_every_block_are_computed_and_saved_as_one_picture(
     panel.findChild(PictureDialog).reject()
     grid = panel.plot.by_block([spectrum(name) for name in (QUERY, KEY)], {})
     qtbot.addWidget(grid)
-    assert [each.title.full_text for each in grid.panels] == ["Block 0", "Block 10"]
-    assert len({tuple(each.canvas.getViewBox().viewRange()[1]) for each in grid.panels}) == 1
+    assert [panel.title.full_text for panel in grid.panels] == ["Block 0", "Block 10"]
+    assert len({tuple(panel.canvas.getViewBox().viewRange()[1]) for panel in grid.panels}) == 1
     assert grid.legend.entries()
     grab_plot(grid, tmp_path / "blocks.svg", PictureFormat(width=170, height=120))
     assert "Block 10" in (tmp_path / "blocks.svg").read_text(encoding="utf-8")

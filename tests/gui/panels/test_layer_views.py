@@ -165,7 +165,7 @@ def test_a_cell_a_layer_and_a_dot_above_tau(role_map):
 def test_the_title_of_the_colours_is_upright_beside_their_numbers(role_map):
     role_map.show_layers(replace(LAYERS, gamma_L=np.linspace(0.2, 0.6, len(NAMES))))
     texts = [each for each in role_map.canvas.scene().items() if hasattr(each, "toPlainText")]
-    (title,) = (each for each in texts if each.toPlainText().strip() == "γ")
+    (title,) = (text for text in texts if text.toPlainText().strip() == "γ")
     assert not title.sceneTransform().isRotating()
     assert role_map.canvas.sceneRect().contains(title.sceneBoundingRect())
 
@@ -396,7 +396,7 @@ def test_the_scale_of_the_map_has_two_numbers_at_least(role_map, low):
     role_map.set_tau(math.inf)
     role_map.show_layers(replace(LAYERS, gamma_L=np.linspace(low, 2.2 * low, len(NAMES))))
     items = role_map.canvas.scene().items()
-    (bar,) = [each for each in items if isinstance(each, pg.ColorBarItem)]
+    (bar,) = [item for item in items if isinstance(item, pg.ColorBarItem)]
     (ticks,) = bar.axis._tickLevels
     assert len({text for _, text in ticks}) >= 2
 
@@ -422,7 +422,7 @@ def test_the_scale_of_the_map_has_room_for_tau_beside_its_title(role_map, tau):
     role_map.set_tau(tau)
     role_map.grab()
     items = role_map.canvas.scene().items()
-    (bar,) = [each for each in items if isinstance(each, pg.ColorBarItem)]
+    (bar,) = [item for item in items if isinstance(item, pg.ColorBarItem)]
     title = bar.axis.label.mapRectToParent(bar.axis.label.boundingRect())
     paper = QPixmap(10, 10)
     painter = QPainter(paper)

@@ -49,10 +49,10 @@ def test_the_fields_stand_in_one_column(filled, qtbot):
     qtbot.wait(20)
     rows = [*filled.fields.values(), *filled.options.fields.values(), *filled.after.fields.values()]
     controls = [row.control for row in rows if row.isVisible()]
-    lefts = {each.mapTo(filled, each.rect().topLeft()).x() for each in controls}
+    lefts = {control.mapTo(filled, control.rect().topLeft()).x() for control in controls}
     assert len(lefts) == 1
-    for each in controls:
-        assert each.mapTo(filled, each.rect().topRight()).x() < 278
+    for control in controls:
+        assert control.mapTo(filled, control.rect().topRight()).x() < 278
 
 
 def test_with_the_defaults_there_are_neither_hints_nor_rare_fields(filled):
@@ -277,7 +277,7 @@ def test_only_the_fields_of_the_chosen_variant_are_shown(filled, session):
     assert next(iter(filled.fields)) == "variant"
 
     def shown() -> set[str]:
-        return {name for name, each in filled.fields.items() if each.isVisible()}
+        return {name for name, field in filled.fields.items() if field.isVisible()}
 
     both = {"variant", "scaling"}
     assert shown() == both | {"epsilon", "tau", "k_frac", "refine"}
@@ -301,7 +301,7 @@ def test_the_panel_says_that_the_merge_is_the_recommended_one(filled, session):
 def test_a_dot_marks_what_differs_from_the_recommended_merge(filled, session, qtbot):
     def marked() -> set[str]:
         fields = (filled.parameters.fields, filled.options.fields, filled.after.fields)
-        dots = {n: f.findChild(QToolButton) for each in fields for n, f in each.items()}
+        dots = {n: f.findChild(QToolButton) for field in fields for n, f in field.items()}
         return {name for name, dot in dots.items() if not dot.isHidden()}
 
     recommended = session.draft.inputs.recommended()

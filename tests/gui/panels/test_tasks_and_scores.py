@@ -325,7 +325,7 @@ def test_tab_leaves_the_scores_and_comes_back_to_them(page, loaded, worker, qtbo
     inside = [[part is each or part.isAncestorOf(each) for each in reached] for part in parts]
     assert all(map(any, inside)), "every part is reached"
     assert [each.index(True) for each in inside] == sorted(each.index(True) for each in inside)
-    assert {each.control for each in method.parameters.fields.values()} <= set(reached)
+    assert {field.control for field in method.parameters.fields.values()} <= set(reached)
 
 
 def test_success_is_only_said_where_the_experts_are_better_than_the_base(page, loaded, worker):
@@ -539,11 +539,11 @@ def test_examples_lost_and_gained_are_listed_and_filtered(page, loaded, worker, 
     )
     assert index.detail.answers.text() == "should be: yes\nmerge: no\ncola: yes"
     index.task.choose("sst2")
-    assert [each.task for each in index.list.examples] == ["sst2"]
+    assert [example.task for example in index.list.examples] == ["sst2"]
     index.verdict.findChildren(QPushButton)[1].click()
     assert index.list.rows.rowCount() == 0
     index.task.choose("")
-    assert [each.comparison.answer for each in index.list.examples] == ["yes"]
+    assert [example.comparison.answer for example in index.list.examples] == ["yes"]
     index.against.findChildren(QPushButton)[1].click()
     against_base = worker.newest(CompareExamplesJob)
     assert worker.jobs[against_base].with_base
@@ -571,8 +571,8 @@ def test_some_examples_of_each_task_stand_below_the_scores(page, loaded, worker,
     qtbot.waitUntil(lambda: not lost.isHidden())
     assert lost.title.text().startswith("Lost 6")
     assert gained.title.text().startswith("Gained 1")
-    assert [each.task for each in lost.list.examples] == ["cola", "sst2"]
-    assert [each.comparison.answer for each in gained.list.examples] == ["yes"]
+    assert [example.task for example in lost.list.examples] == ["cola", "sst2"]
+    assert [example.comparison.answer for example in gained.list.examples] == ["yes"]
     assert lost.heads.isHidden(), "rows of text name their task themselves"
     strip.all.click()
     assert isinstance(page.tabs.current, ExamplesTab)

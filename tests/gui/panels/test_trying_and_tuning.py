@@ -108,7 +108,7 @@ def test_only_what_the_model_takes_is_asked_for(page, loaded):
     planned = loaded.session.draft.plan
     index = trying(loaded)
     for architecture, asked in CLASSES.items():
-        experts = tuple(replace(each, architecture=architecture) for each in planned.experts)
+        experts = tuple(replace(expert, architecture=architecture) for expert in planned.experts)
         loaded.session.draft.plan = replace(planned, experts=experts)
         index.refresh()
         fields = ("text", "choose", "length")
@@ -191,7 +191,7 @@ WRITERS = ("base", "cola", "sst2")
 def as_writers(loaded) -> TryPage:
     """The page with language models; the user asks both experts."""
     planned = loaded.session.draft.plan
-    experts = tuple(replace(each, architecture="LlamaForCausalLM") for each in planned.experts)
+    experts = tuple(replace(expert, architecture="LlamaForCausalLM") for expert in planned.experts)
     loaded.session.draft.plan = replace(planned, experts=experts)
     index = trying(loaded)
     index.refresh()
@@ -334,7 +334,7 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(page, loaded, work
     assert index.result.text() == "tau 0.9: from 50.0 % to 75.0 % of the experts' scores"
     assert index.curve.message() is None
     texts = (each for each in index.curve.canvas.scene().items() if isinstance(each, TextItem))
-    boxes = [each for each in texts if each.fill.style() != Qt.BrushStyle.NoBrush]
+    boxes = [text for text in texts if text.fill.style() != Qt.BrushStyle.NoBrush]
     assert not boxes, "a point without a name covers no curve"
     assert "tau 0.9: 0.7500, chosen" in index.curve.accessibleDescription()
     assert [column.values[1].item() for column in index.curve.columns()] == [0.9, 0.75, 2.0]

@@ -20,8 +20,8 @@ def reported(first: int, losses: dict, figures: dict, done: int = 3) -> Learning
         done=done,
         total=1000,
         first=first,
-        losses={name: tuple(each) for name, each in losses.items()},
-        figures={name: tuple(each) for name, each in figures.items()},
+        losses={name: tuple(loss) for name, loss in losses.items()},
+        figures={name: tuple(figure) for name, figure in figures.items()},
         curve="mean coefficient λ",
     )
 

@@ -694,7 +694,7 @@ def test_two_layers_are_drawn_in_one_range(spectra):
     view = spectra.canvas.getViewBox()
     before = view.viewRange()[1]
     higher = spectrum(name="another", merged=50 * spectrum().merged)
-    (hold,) = [each for each in spectra.actions() if "vertical range" in each.text()]
+    (hold,) = [action for action in spectra.actions() if "vertical range" in action.text()]
     hold.trigger()
     spectra.show_spectrum(higher, COLOURS)
     assert view.viewRange()[1] == before
@@ -934,7 +934,7 @@ def test_names_of_points_are_whole_after_a_change_of_the_width(qtbot):
 
     def whole() -> bool:
         names = [each for each in items_of(plot, pg.TextItem) if each.isVisible()]
-        boxes = [each.mapRectToScene(each.boundingRect()) for each in names]
+        boxes = [name.mapRectToScene(name.boundingRect()) for name in names]
         return bool(boxes) and all(map(view.sceneBoundingRect().contains, boxes))
 
     qtbot.waitUntil(whole)

@@ -65,8 +65,8 @@ def test_merge_the_sample_does_all_that_a_person_would(window, worker, qtbot):
     current, *variants = worker.jobs[comparing].variants
     assert current.store == store, "it is measured beside the others"
     worker.say(MethodCompared(title="current", variant=current, index=0), job=comparing)
-    assert tuple(each.recipe.merge_method for each in variants) == COMPARED
-    assert all(each.recipe.after == After() for each in variants)
+    assert tuple(variant.recipe.merge_method for variant in variants) == COMPARED
+    assert all(variant.recipe.after == After() for variant in variants)
     for index, variant in enumerate(variants):
         row = MethodCompared(title=COMPARED[index], variant=variant, index=index + 1)
         worker.say(row, job=comparing)
@@ -74,7 +74,7 @@ def test_merge_the_sample_does_all_that_a_person_would(window, worker, qtbot):
 
     evaluating = worker.newest(EvaluateJob)
     asked = worker.jobs[evaluating]
-    assert set(asked.stores) == {store, *(each.store for each in variants)}
+    assert set(asked.stores) == {store, *(variant.store for variant in variants)}
     scores = _scores_of(str(store))
     worker.say(*scores, Evaluated(scores=tuple(scores)), JobDone(), job=evaluating)
     assert window.workspace.scores.tabs.current is page

@@ -54,7 +54,7 @@ def test_words_find_commands(typed, titles):
 
 def actions_of(window: MainWindow) -> list[QAction]:
     assert isinstance(window.actions_, Actions)
-    return [each for each in vars(window.actions_).values() if isinstance(each, QAction)]
+    return [var for var in vars(window.actions_).values() if isinstance(var, QAction)]
 
 
 def palette_of(window: MainWindow) -> CommandPalette:
@@ -64,7 +64,7 @@ def palette_of(window: MainWindow) -> CommandPalette:
 
 
 def test_every_action_and_panel_is_in_the_palette(loaded):
-    titles = {each.title for each in loaded.help.commands()}
+    titles = {command.title for command in loaded.help.commands()}
     for action in actions_of(loaded):
         assert action.text().replace("&", "") in titles
     assert {"Show Scores", "Show Spectrum", "Show Health", "Show Tune", "Show Two merges"} <= titles
@@ -137,7 +137,7 @@ def test_the_shortcut_sheet_has_every_key_of_the_actions(loaded):
 
 
 def test_no_two_actions_have_one_key(loaded):
-    keys = [each.shortcut for each in loaded.help.commands() if each.shortcut]
+    keys = [command.shortcut for command in loaded.help.commands() if command.shortcut]
     assert len(keys) == len(set(keys))
 
 
@@ -146,7 +146,7 @@ def test_no_two_actions_have_one_key(loaded):
 
 def test_the_log_has_what_engine_and_window_said(loaded, worker):
     log = loaded.session.log
-    said = [(each.source, each.text.partition(":")[0]) for each in log.entries]
+    said = [(entry.source, entry.text.partition(":")[0]) for entry in log.entries]
     assert ("Engine", "The engine is ready") in said
     assert ("Engine", "Analyse") in said
     loaded.session.advice.emit("The recipe is in a file.")
@@ -156,7 +156,7 @@ def test_the_log_has_what_engine_and_window_said(loaded, worker):
     last = log.entries[-1]
     assert (last.level, last.text) == (Level.ERROR, "The file is empty.")
     assert "path: /models/a" in last.details
-    assert [each.text for each in log.entries].count("The file is empty.") == 1
+    assert [entry.text for entry in log.entries].count("The file is empty.") == 1
 
 
 def test_the_log_keeps_its_end(qtbot):
@@ -244,7 +244,7 @@ def test_a_crash_of_before_is_offered_to_be_reported(window):
     window.recent_projects.show_crash("")
     assert not window.notice.isVisible()
     window.recent_projects.show_crash("Fatal Python error: Segmentation fault")
-    assert [each.text() for each in window.notice.answers] == ["Report a problem"]
+    assert [answer.text() for answer in window.notice.answers] == ["Report a problem"]
     window.notice.answers[0].click()
     (dialog,) = window.findChildren(ProblemDialog)
     assert "Segmentation fault" in dialog.text.toPlainText()

@@ -65,7 +65,7 @@ def test_a_report_can_be_opened_and_shown(loaded, worker, monkeypatch, tmp_path)
         notice = loaded.notice
         assert notice.level is Level.INFO
         assert notice.passes  # it goes by itself
-        assert [each.text() for each in notice.answers] == ["Open", "Show in folder"]
+        assert [answer.text() for answer in notice.answers] == ["Open", "Show in folder"]
         notice.answers[answer].click()
         assert opened[-1] == str(expected)
     assert loaded.session.log.entries[-1].text == f"The report is in {file}."

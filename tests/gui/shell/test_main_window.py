@@ -316,7 +316,7 @@ def test_models_of_the_hugging_face_cache_are_offered_under_their_names_there(
     assert worker.jobs[worker.newest(ScanJob)] == ScanJob(paths=(tmp_path,), base=BASE)
     names = ("me/<b>cola", "org/sst2", "org/gpt2")
     folders = [f"models--{name.replace('/', '--')}/snapshots/{'c0ffee' * 6}" for name in names]
-    models = (FoundModel(path=BASE), *(FoundModel(path=tmp_path / each) for each in folders))
+    models = (FoundModel(path=BASE), *(FoundModel(path=tmp_path / folder) for folder in folders))
     alike = (frozenset({1, 2}), frozenset({0, 2}), frozenset({0, 1}), frozenset())
     worker.say(ModelsFound(models=models, base=0, alike=alike), JobDone())
     dialog = loaded.opener.scanned
@@ -326,7 +326,7 @@ def test_models_of_the_hugging_face_cache_are_offered_under_their_names_there(
     assert "c0ffee" in items[1].text(2), "two revisions can be told apart"
     dialog.filter.setText("ORG")
     assert [item.isHidden() for item in items] == [True, True, False, False]
-    assert dialog.experts() == [tmp_path / each for each in folders[:2]]
+    assert dialog.experts() == [tmp_path / folder for folder in folders[:2]]
     dialog.take.click()
     planned = worker.jobs[worker.newest(PlanJob)].recipe
     assert planned.expert_names[-2:] == ("<b>cola", "sst2-2")

@@ -36,7 +36,7 @@ def titles(menu: DeviceMenu) -> list[str]:
 def test_no_two_entries_of_a_menu_have_one_letter(empty):
     Menus(empty, empty.menuBar(), Actions(empty, QUndoStack(empty)))
     for menu in empty.menuBar().actions():
-        texts = [each.text() for each in menu.menu().actions() if not each.isSeparator()]
+        texts = [action.text() for action in menu.menu().actions() if not action.isSeparator()]
         letters = [text.partition("&")[2][:1].lower() for text in texts]
         assert all(letters), texts
         assert len(set(letters)) == len(letters), texts

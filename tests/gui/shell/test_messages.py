@@ -90,7 +90,7 @@ def report(name: str, **changes: object) -> LayerReport:
 )
 def test_the_worst_comes_first(reports, warned, words):
     run = MergeRun(recipe=recipe(COLA), store=Path("/cache/store"))
-    run.reports |= {each.name: each for each in reports}
+    run.reports |= {report.name: report for report in reports}
     assert words in what_to_see(run, warned, merged=2, unsure={"unsure"})
 
 
@@ -133,7 +133,7 @@ def test_news_do_not_cover_what_is_being_edited(loaded):
     loaded.resize(1440, 900)
     loaded.activateWindow()
     notice = loaded.notice
-    fields = [each.control for each in loaded.workspace.method.fields.values()]
+    fields = [field.control for field in loaded.workspace.method.fields.values()]
     for control in (*fields, loaded.workspace.runs.list, loaded.workspace.layers.table):
         control.setFocus()
         notice.show_message(Level.INFO, "News. " * 30)

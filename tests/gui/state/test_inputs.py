@@ -40,7 +40,7 @@ def test_many_experts_cost_time_in_proportion_to_their_number():
     paths = [Path(f"/models/{index % 3}/model.safetensors") for index in range(20_000)]
     started = time.process_time()
     many = Inputs(base=Path("/models/base")).with_experts(paths)
-    assert len(set(many.names)) == len({each.colour for each in many.experts}) == 20_000
+    assert len(set(many.names)) == len({expert.colour for expert in many.experts}) == 20_000
     assert time.process_time() - started < 8
 
 

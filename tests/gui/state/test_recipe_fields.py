@@ -51,7 +51,7 @@ def usual() -> Recipe:
 
 def another(kind: Any, value: Any) -> Any:
     """A value of this type that is not ``value``."""
-    inner = [each for each in get_args(kind) if each is not NoneType]
+    inner = [get_arg for get_arg in get_args(kind) if get_arg is not NoneType]
     if get_origin(kind) in {Union, UnionType}:
         return another(inner[0], value)
     if get_origin(kind) is Literal:
@@ -61,7 +61,7 @@ def another(kind: Any, value: Any) -> Any:
     if get_origin(kind) is Mapping:
         return {"x": another(inner[1], None)}
     if is_dataclass(kind):
-        return kind(**{each.name: other(kind, each) for each in fields(kind)})
+        return kind(**{field.name: other(kind, field) for field in fields(kind)})
     if issubclass(kind, StrEnum):
         return next(each for each in kind if each != value)
     if kind is Path:
@@ -80,7 +80,7 @@ def other(kind: Any, each: Field[Any]) -> Any:
 
 def of(kind: type) -> list[Any]:
     """The fields of a class that decide a merge."""
-    return [pytest.param(each, id=each.name) for each in fields(kind) if each.compare]
+    return [pytest.param(field, id=field.name) for field in fields(kind) if field.compare]
 
 
 def changed(each: Field[Any]) -> Recipe:
@@ -173,7 +173,7 @@ def test_answers_are_remembered_apart_for_each_value_that_rows_do_not_tell(tmp_p
     prepared = prepare(recipe_of(family))
     row = row_named(prepared, "layer.0.attention.self.query.weight")
     keys = set()
-    apart = [each for each in fields(Choices) if each.name not in _IN_ROWS]
+    apart = [field for field in fields(Choices) if field.name not in _IN_ROWS]
     changes = [{}, *({each.name: other(Recipe, each)} for each in apart)]
     for change in changes:
         recipe = replace(prepared.plan.recipe, **change)

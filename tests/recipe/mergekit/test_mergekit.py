@@ -627,8 +627,8 @@ def test_stages_come_back_from_mergekits_file(tmp_path):
     path.write_text(yaml.safe_dump_all([{"name": "first", **stage}, last]))
     recipe = load_recipe(path)
     back = written_and_read(tmp_path, recipe)
-    assert [each.models for each in back.stages.values()] == [
-        each.models for each in recipe.stages.values()
+    assert [stage.models for stage in back.stages.values()] == [
+        stage.models for stage in recipe.stages.values()
     ]
     names = [each.get("name") for each in yaml.safe_load_all((tmp_path / "out.yaml").read_text())]
     assert names == ["first", None]
