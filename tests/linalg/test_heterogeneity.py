@@ -64,24 +64,24 @@ def test_identical_unit_energies_are_homogeneous() -> None:
 
 def test_experts_without_a_change_are_left_out_of_gamma() -> None:
     with_zeros = heterogeneity([0.0, 0.01, 1e-14, 0.05])
-    assert with_zeros.kept == (1, 3)
+    assert with_zeros.counted == (1, 3)
     assert with_zeros.left_out == (0, 2)
     assert with_zeros.gamma == heterogeneity([0.01, 0.05]).gamma
 
 
 def test_the_border_of_no_change_is_relative_to_the_median() -> None:
     energies = [2.0 * NO_CHANGE, 1.0, 1.0]
-    assert heterogeneity(energies).kept == (0, 1, 2)
+    assert heterogeneity(energies).counted == (0, 1, 2)
     assert heterogeneity([0.5 * NO_CHANGE, 1.0, 1.0]).left_out == (0,)
-    assert heterogeneity([1e30 * value for value in energies]).kept == (0, 1, 2)
+    assert heterogeneity([1e30 * value for value in energies]).counted == (0, 1, 2)
 
 
 @pytest.mark.parametrize("energies", [[], [0.0], [0.0, 0.0], [0.3], [0.0, 0.3]])
 def test_fewer_than_two_experts_have_no_gamma(energies: list[float]) -> None:
     found = heterogeneity(energies)
     assert found.gamma is None
-    assert len(found.kept) == sum(value > 0 for value in energies)
-    assert (found.mean_log_energy is None) == (not found.kept)
+    assert len(found.counted) == sum(value > 0 for value in energies)
+    assert (found.mean_log_energy is None) == (not found.counted)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QDialog
 from ace_gui import __version__
 from ace_gui.engine.contract.events import JobDone, JobFailed
 from ace_gui.errors import CheckpointError
-from ace_gui.gui.dialogs.command_palette import Command, CommandPalette, found
+from ace_gui.gui.dialogs.command_palette import Command, CommandPalette, matching
 from ace_gui.gui.dialogs.help_dialogs import LogDialog, ProblemDialog, ShortcutsDialog
 from ace_gui.gui.models.list_models import VALUE
 from ace_gui.gui.shell.actions import Actions
@@ -49,7 +49,7 @@ COMMANDS = [
     ],
 )
 def test_words_find_commands(typed, titles):
-    assert [each.title for each in found(COMMANDS, typed)] == titles
+    assert [each.title for each in matching(COMMANDS, typed)] == titles
 
 
 def actions_of(window: MainWindow) -> list[QAction]:
