@@ -166,7 +166,7 @@ def test_the_log_keeps_its_end(qtbot):
     for number in range(KEPT + 5):
         log.add(Level.INFO, LogSource.WINDOW, f"entry {number}")
     assert len(log.entries) == dialog.entries_model.rowCount() == KEPT
-    assert dialog.shown()[0].text == "entry 5"
+    assert dialog.shown_entries()[0].text == "entry 5"
     qtbot.waitUntil(lambda: dialog.details.toPlainText() == f"entry {KEPT + 4}")  # it follows
 
 
@@ -176,9 +176,9 @@ def test_the_log_is_filtered_and_copied(loaded):
     log.add(Level.WARNING, LogSource.WINDOW, "Two vocabularies differ.", "cola: 100")
     loaded.actions_.log.trigger()
     (dialog,) = loaded.findChildren(LogDialog)
-    assert "Spectrum: begun." not in [each.text for each in dialog.shown()]
+    assert "Spectrum: begun." not in [each.text for each in dialog.shown_entries()]
     dialog.levels.setCurrentIndex(Level.DETAIL)
-    assert "Spectrum: begun." in [each.text for each in dialog.shown()]
+    assert "Spectrum: begun." in [each.text for each in dialog.shown_entries()]
     dialog.levels.setCurrentIndex(Level.WARNING)
     dialog.filter.setText("COLA: 100")
     dialog.copy.click()
