@@ -168,43 +168,64 @@ def merged_within(
     is merged on the CPU, within the budget of host memory. The reports mention this. If merging
     fails for one matrix of a batch, the error is raised for that matrix alone.
     """
+    is_single = len(works) == 1
+    try:
+        merged = _merged_on_gpu(works, pool, budgets)
+    except (MethodError, NonFiniteError):
+        if is_single:
+            raise
+        return _merged_in_halves(works, pool, budgets)
+    if merged is not None:
+        return merged
+    if is_single:
+        return [_merged_on_cpu(works[0], pool, budgets)]
+    _note_fallback(works, DIVIDED)
+    return _merged_in_halves(works, pool, budgets)
 
-    def halves() -> list[list[OutputChunk]]:
-        middle = len(works) // 2
-        first = merged_within(works[:middle], pool, budgets)
-        return first + merged_within(works[middle:], pool, budgets)
 
-    least = sum(work.gpu_bytes for work in works)
+def _merged_on_gpu(
+    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, budgets: MemoryBudgets
+) -> list[list[OutputChunk]] | None:
+    """The merged batch; None if it does not fit, also without its stored tensors in memory.
+
+    A try that ran out of memory lowers the limit, so that there are few.
+    """
     limit = budgets.gpu
-    alone = len(works) == 1
-    need = least + sum(work.stored_bytes for work in works)
-    keep = need <= budgets.share and limit.admits(need, len(works))
-    need = need if keep else least
-    while limit.admits(need, len(works)):
+    least = sum(work.gpu_bytes for work in works)
+    most = least + sum(work.stored_bytes for work in works)
+    keeps = most <= budgets.share and limit.admits(most, len(works))
+    needed = most if keeps else least
+    while limit.admits(needed, len(works)):
         for work in works:
-            work.keeps_experts = keep
-        with limit.reserve(need) as reservation:
-            try:
-                merged = _tried(works, pool)
-            except (MethodError, NonFiniteError):
-                if alone:
-                    raise
-                return halves()
+            work.keeps_experts = keeps
+        with limit.reserve(needed) as reservation:
+            merged = _tried(works, pool)
         if merged is not None:
             return merged
         if budgets.device.type == "cuda":
             torch.cuda.empty_cache()
         limit.shrink(reservation, len(works))
-        need = least
-        keep = False
+        needed = least
+        keeps = False
         if reservation.contended:
             _note_fallback(works, CROWDED)
-    if alone:
-        works[0].note_fallback(FELL_BACK)
-        with budgets.host.reserve(need):
-            return [in_the_end(works[0].pieces(pool))]
-    _note_fallback(works, DIVIDED)
-    return halves()
+    return None
+
+
+def _merged_on_cpu(
+    work: TensorMerge, pool: ThreadPoolExecutor, budgets: MemoryBudgets
+) -> list[OutputChunk]:
+    work.note_fallback(FELL_BACK)
+    with budgets.host.reserve(work.gpu_bytes):
+        return in_the_end(work.pieces(pool))
+
+
+def _merged_in_halves(
+    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, budgets: MemoryBudgets
+) -> list[list[OutputChunk]]:
+    middle = len(works) // 2
+    first = merged_within(works[:middle], pool, budgets)
+    return first + merged_within(works[middle:], pool, budgets)
 
 
 def _note_fallback(works: Sequence[TensorMerge], sentence: str) -> None:
