@@ -279,19 +279,19 @@ def _merge_here(
         # started, and would then wait for these threads for ever.
         closing(
             under_way(begun(unmerged), pool, budgets, store.manifest.side_by_side)
-        ) as closing_whole,
+        ) as whole_merges,
     ):
-        in_parts_only = under_way(begun(in_parts), pool, budgets, 1)
+        merges_in_parts = under_way(begun(in_parts), pool, budgets, 1)
         # A batch counts as its first row; asking for it starts the first one.
-        early = {work.row.name: (work, pieces) for work, pieces in next(closing_whole, [])}
+        merged_early = {work.row.name: (work, pieces) for work, pieces in next(whole_merges, [])}
         for row in waiting:
             if prepared.is_whole(row):
-                source = closing_whole
+                source = whole_merges
             else:
-                source = in_parts_only
-            while row.name not in early:
-                early |= {work.row.name: (work, pieces) for work, pieces in next(source)}
-            yield progress.write(row, *early.pop(row.name))
+                source = merges_in_parts
+            while row.name not in merged_early:
+                merged_early |= {work.row.name: (work, pieces) for work, pieces in next(source)}
+            yield progress.write(row, *merged_early.pop(row.name))
 
 
 def _begun(
