@@ -84,7 +84,8 @@ def competition(context: SurveyContext) -> RankSurvey:
 
     In a tensor these are known by their norms.
     """
-    parameters, experts = context.parameters[0], len(context.parameters)
+    parameters = context.parameters[0]
+    experts = len(context.parameters)
     counted: Sequence[int] | None = None
     if parameters.trim == "tensor":
         counted = _changed(context.findings, context.weights).counted

@@ -167,7 +167,8 @@ def selected(deltas: Deltas, weights: Weights, findings: Findings) -> Tensor | N
 
 def variance(deltas: Deltas, weights: Weights) -> Tensor:
     """Variance of the τ_t over t, entry by entry, float32; exactly 0 if all are equal."""
-    first, count = deltas[0].to(torch.float64) * weights[0], len(weights)
+    first = deltas[0].to(torch.float64) * weights[0]
+    count = len(weights)
 
     def difference(t: int) -> Tensor:
         return deltas[t].to(torch.float64).mul_(weights[t]).sub_(first)

@@ -160,7 +160,8 @@ def _of_products(left_NMO: Tensor, right_NMI: Tensor) -> Tensor:
 
 
 def _linear(use: _Use, x: Tensor, weight: Tensor, *_: Any, **__: Any) -> Square | None:
-    count, x = use.count, x.detach()
+    count = use.count
+    x = x.detach()
     if x.numel() // x.shape[-1] % count:
         return None
     if use.parameter is weight:

@@ -171,7 +171,8 @@ def of_labels(
     """
     from sklearn import metrics
 
-    answer_N, target_N = np.asarray(answers), np.asarray(targets)
+    answer_N = np.asarray(answers)
+    target_N = np.asarray(targets)
     each_N = answer_N == target_N
     if data.metric is Metric.ACCURACY:
         return share(each_N)
@@ -197,7 +198,8 @@ def correlation(
     from scipy import stats
 
     statistic = {Metric.PEARSON: stats.pearsonr, Metric.SPEARMAN: stats.spearmanr}[data.metric]
-    answer_N, target_N = np.asarray(answers, float), np.asarray(targets, float)
+    answer_N = np.asarray(answers, float)
+    target_N = np.asarray(targets, float)
 
     def compute(at_N: NDArray[np.int64]) -> float:
         answer = answer_N[at_N]

@@ -265,7 +265,8 @@ class _ModuleWriting:
         self, row: PlanRow, resolved: PlanRow, modules: Masks[Any], pool: ThreadPoolExecutor
     ) -> None:
         parameters = self._prepared.parameters_of(row)
-        weights, elements = self._prepared.weights_of(resolved), prod(row.shape)
+        weights = self._prepared.weights_of(resolved)
+        elements = prod(row.shape)
 
         def masks(part: Part) -> tuple[Part, list[Mask]]:
             if not resolved.experts:

@@ -247,7 +247,8 @@ def _row_of(
 
 
 def _make_by_example(model: Any, router: Router, differences: ExpertDifferences) -> None:
-    forward, held = model.forward, list[bool]()
+    forward = model.forward
+    held = list[bool]()
     named = inspect.signature(forward)
 
     def shares(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[float]:

@@ -212,7 +212,8 @@ class RunOperations(QObject):
 
     def add(self, run: MergeRun) -> None:
         """Add a finished merge. It stays, whatever is merged or opened next."""
-        run.made, run.bytes = time.time(), stored_bytes(run.store)
+        run.made = time.time()
+        run.bytes = stored_bytes(run.store)
         self._measure_one(run)
         given_up = self._session.results.runs.add(run)
         self._write(run)

@@ -102,7 +102,9 @@ class Forecasting(QObject):
     def _show(self) -> None:
         """Update ``current`` and emit ``changed`` if the figure has changed."""
         session = self._session
-        plan, reports = subject = session.draft.plan, self._known_reports()
+        plan = session.draft.plan
+        reports = self._known_reports()
+        subject = (plan, reports)
         if plan is self._evaluated[0] and reports is self._evaluated[1]:
             return
         self._evaluated = subject

@@ -215,7 +215,8 @@ class LogDialog(Dialog):
         self.levels = Choice("Minimum level", titles)
         self.levels.choose(Level.INFO)
         self.filter = search_field("Find in the log", "Text in the message")
-        self._log, self.entries_model = log, QStandardItemModel(0, len(_COLUMNS), self)
+        self._log = log
+        self.entries_model = QStandardItemModel(0, len(_COLUMNS), self)
         self.entries_model.setHorizontalHeaderLabels(_COLUMNS)
         self.table = self._make_table()
         name = "The message and its details"

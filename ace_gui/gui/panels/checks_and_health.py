@@ -165,8 +165,10 @@ class HealthPanel(Following):
         self.worst.chosen.connect(session.select)
         self.offered = plain_label()
         tip = "Add an override that merges them with the automatic variant"
-        use, these = self._use, lambda: self._misbehaving
-        self.for_these = push_button("Use it for these layers", lambda: use(these()), tip=tip)
+        use = self._use
+        self.for_these = push_button(
+            "Use it for these layers", lambda: use(self._misbehaving), tip=tip
+        )
         tip = "Merge every layer with the automatic variant"
         self.for_all = push_button("Use it for all", lambda: use(None), tip=tip)
         self.offer = WrappedColumn()

@@ -299,7 +299,8 @@ class ExampleList(QListView):
         super().__init__()
         self.setAccessibleName(name)
         self.examples: tuple[ListedExample, ...] = ()
-        self.rows, self.cell = QStandardItemModel(self), ExampleCell(self)
+        self.rows = QStandardItemModel(self)
+        self.cell = ExampleCell(self)
         self.setModel(self.rows)
         self.setItemDelegate(self.cell)
 

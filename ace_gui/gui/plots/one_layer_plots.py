@@ -41,7 +41,8 @@ class EnergiesPlot(BarsPlot):
         if not energies:
             self.clear("The energies of this layer are not known.")
             return
-        names, words = list(energies), [number_text(e, 3) for e in energies.values()]
+        names = list(energies)
+        words = [number_text(e, 3) for e in energies.values()]
 
         def spec() -> PlotSpec:
             return PlotSpec(
@@ -117,7 +118,8 @@ class HistogramPlot(SpecPlot):
         self, distribution: LayerDistribution, expert_colours: Mapping[str, str]
     ) -> None:
         """Draw ``distribution``; ``expert_colours`` has the names of the experts' colours."""
-        low, high = float(distribution.edges[0]), float(distribution.edges[-1])
+        low = float(distribution.edges[0])
+        high = float(distribution.edges[-1])
 
         def spec() -> PlotSpec:
             colours = {name: expert_colours.get(name, "text2") for name in distribution.counts}

@@ -57,7 +57,8 @@ class PrimaryArea(QWidget):
         self.message = secondary_label()
         self.message.setWordWrap(False)
         self.outdated = plain_label(CHANGED, wrap=False, kind="warn-pill", role=Face.CAPTION)
-        self.again, self.cancel = QPushButton(self), QPushButton(self)
+        self.again = QPushButton(self)
+        self.cancel = QPushButton(self)
         for button, action in ((self.again, actions.merge), (self.cancel, actions.cancel)):
             button.setFont(face(Face.BUTTON))
             button.setProperty("kind", "ghost")

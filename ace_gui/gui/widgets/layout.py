@@ -141,7 +141,9 @@ class Stacked(QSplitter):
         lower = self.widget(1)
         if lower is None or (self.height(), lower.sizeHint().height()) == self._divided:
             return
-        height, lower_height = self._divided = self.height(), lower.sizeHint().height()
+        height = self.height()
+        lower_height = lower.sizeHint().height()
+        self._divided = (height, lower_height)
         low = height - lower_height < _UPPER * self.fontMetrics().height()
         lower.setMaximumHeight(0 if low else _NO_LIMIT)
         lower.setEnabled(not low)  # skipped by the Tab key

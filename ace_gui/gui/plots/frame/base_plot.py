@@ -83,7 +83,8 @@ class Plot(ThemedWidget):
             part.setAccessibleName(self.called)
         self.legend = Legend(toggles=self.toggles)
         self._has_legend = True
-        self.title, self.caption = CaptionLabel(), CaptionLabel(sentence=True, wraps=self.wraps)
+        self.title = CaptionLabel()
+        self.caption = CaptionLabel(sentence=True, wraps=self.wraps)
         self._heading = CaptionLabel(wraps=True)
         self._sentence = CaptionLabel(wraps=True)
         self.busy = QLabel(BUSY)
