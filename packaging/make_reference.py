@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +47,9 @@ def page() -> str:
     parts.append("## Values\n")
     for name, value in classes.items():
         parts.append(f"### {name}\n\n{_text(value)}")
+        if fields := dict(_fields(value)):
+            lines = (f"- `{field}`: {meaning}" for field, meaning in fields.items())
+            parts.append("\n".join(lines) + "\n")
         parts += [_entry(f"{name}.{own}", each) for own, each in _methods(value)]
     parts.append("## Errors\n\n```text\n" + _tree() + "\n```\n")
     return "\n".join(parts)
@@ -84,6 +90,21 @@ def _methods(kind: type[Any]) -> Iterator[tuple[str, Any]]:
         function = value.__func__ if isinstance(value, classmethod) else value
         if inspect.isfunction(function) and not name.startswith("_") and function.__doc__:
             yield name, function
+
+
+def _fields(kind: type[Any]) -> Iterator[tuple[str, str]]:
+    """The fields of a class and of those it inherits from, with the texts beside them."""
+    for base in reversed(kind.__mro__):
+        if not base.__module__.startswith("ace_gui"):
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, following in pairwise(tree.body):
+            is_named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            if is_named and is_text and not field.target.id.startswith("_"):
+                meaning = inspect.cleandoc(following.value.value).replace("``", "`")
+                yield field.target.id, " ".join(meaning.split())
 
 
 def _entry(title: str, function: Any) -> str:
