@@ -127,6 +127,11 @@ class TaskKind(StrEnum):
         """Whether models of a class do this kind of task."""
         return re.search(self.traits.classes, class_name) is not None
 
+    @classmethod
+    def of(cls, class_name: str) -> TaskKind | None:
+        """The first kind that models of a class do; None if they do none."""
+        return next((kind for kind in cls if kind.does(class_name)), None)
+
     @property
     def has_pictures(self) -> bool:
         """Whether its inputs are pictures instead of texts."""

@@ -21,8 +21,10 @@ from ace_gui.application import __version__
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import method_info, peak_on
 from ace_gui.engine.contract.events import JobProgress, Reported
+from ace_gui.engine.contract.figure_content import FigureContent
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum, LayerStatistics, Regime
 from ace_gui.engine.contract.health import layer_health
+from ace_gui.engine.contract.merge_summary import MergeSummary, summary_of, text_of
 from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
 from ace_gui.engine.contract.plan import (
     ROLE_FAMILIES,
@@ -34,7 +36,7 @@ from ace_gui.engine.contract.plan import (
     worst_first,
 )
 from ace_gui.engine.contract.scored import TaskScore
-from ace_gui.engine.evaluating.evaluate import merged_scores
+from ace_gui.engine.evaluating.evaluate import MERGED, merged_scores
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectra import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
@@ -82,6 +84,7 @@ def page(content: Content) -> str:
         recipe=content.plan.recipe,
         method=content.method,
         health=content.model_health,
+        summary=report_summary(content),
         verdicts=list(CheckVerdict),
         counts=_counts(content),
         roles=[family for family in ROLE_FAMILIES if family in present],
@@ -93,6 +96,19 @@ def page(content: Content) -> str:
         tables=tables,
         bytes=human_bytes,
     )
+
+
+def report_summary(content: Content) -> MergeSummary:
+    """The merge in words."""
+    counts = content.model_health.counts
+    warned = counts.get(CheckVerdict.WARNING, 0) + counts.get(CheckVerdict.ERROR, 0)
+    figures = FigureContent(
+        plan=content.plan,
+        statistics=content.statistics,
+        reports=content.reports,
+        scores=content.scores,
+    )
+    return summary_of(figures, MERGED, warned=warned, offers=False)
 
 
 def picture(plot: ReportPlot) -> str:
@@ -109,6 +125,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["words"] = text_of
     environment.filters["short"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")
     environment.globals |= {"width": int(WIDTH), "top": int(TOP), "path": symbol}
     environment.globals |= {"families": ROLE_FAMILIES, "symbols": SYMBOLS, "enumerate": enumerate}

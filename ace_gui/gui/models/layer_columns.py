@@ -353,6 +353,11 @@ GAMMA = Column(
     least=0,
     cell="gamma",
 )
+UNSURE: Final = Column(
+    title="γ unreliable",
+    value=lambda layer: WHY_BY_SCALE if layer.gamma_unsure else "",
+)
+"""Why γ of a layer says little of the experts, for exports; the table marks such a γ."""
 LOG_VARIANCE = _figure_column(declared.LOG_VARIANCE)
 REGIME = Column(
     title="Regime",
@@ -411,7 +416,7 @@ COLUMNS: Final = (
 """The columns of the table, from left to right."""
 ABOVE_PLOTS: Final = (GAMMA, *OF_THE_MERGE)
 """The figures above the plots of the selected layer."""
-_CSV: Final = (TENSOR, ROLE, SHAPE, FORMAT, OUTCOME, REASON, GAMMA, LOG_VARIANCE, REGIME)
+_CSV: Final = (TENSOR, ROLE, SHAPE, FORMAT, OUTCOME, REASON, GAMMA, UNSURE, LOG_VARIANCE, REGIME)
 
 
 def exported(layers: Sequence[LayerRow], experts: Sequence[str]) -> tuple[FigureColumn, ...]:

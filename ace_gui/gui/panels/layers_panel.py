@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QFontMetrics, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -271,6 +271,19 @@ class LayersPanel(QWidget):
     def selected(self) -> list[str]:
         rows = (self.model.position_of(i) for i in self.table.selectionModel().selectedRows())
         return [self.model.name_at(row) for row in sorted(rows) if row >= 0]
+
+    def choose(self, names: Sequence[str]) -> None:
+        """Select these tensors; the first becomes the window's selection."""
+        if any(self.model.position(name) < 0 for name in names):
+            self._clear_filters()
+        self._session.select(names[0])
+        self._follow()
+        selection = self.table.selectionModel()
+        flags = QItemSelectionModel.SelectionFlag
+        for name in names[1:]:
+            index = self.model.index_of(name)
+            self.table.expand(index.parent())
+            selection.select(index, flags.Select | flags.Rows)
 
     def menu(self) -> QMenu:
         locked = self._session.activity.is_running(ActivityState.MERGING)

@@ -191,7 +191,7 @@ class TryPage(JobPage):
         owner = self.session.results.scores.owner(self.chosen)
         names = [expert.architecture for expert in plan.experts if expert.name == owner]
         for name in (*names, plan.base.architecture):  # an adapter has the class of the base
-            kind = next((kind for kind in TaskKind if kind.does(name)), None)
+            kind = TaskKind.of(name)
             if kind is not None:
                 return kind
         return None

@@ -127,6 +127,7 @@ class GammaPlot(LayerCurvesPlot):
             FigureColumn("layer", self._names),
             FigureColumn("role", self.layers.roles),
             FigureColumn("γ", self.layers.gamma_L, "Heterogeneity (ACE, Eq. 7)"),
+            FigureColumn("γ unreliable", self._reasons()),
             FigureColumn("regime", [self._regime(index) for index in indices]),
             FigureColumn(
                 "mean ln energy",
@@ -250,6 +251,10 @@ class GammaPlot(LayerCurvesPlot):
     def _unreliable(self) -> NDArray[np.bool_]:
         return self.layers.unreliable(self._tau)
 
+    def _reasons(self) -> list[str]:
+        """Why γ of each layer is unreliable; empty where it is not."""
+        return [WHY_BY_SCALE if crossed else "" for crossed in self._unreliable()]
+
     @property
     def _tau_L(self) -> NDArray[np.float64]:
         """The threshold of each layer; the line is the recipe's."""
@@ -337,9 +342,7 @@ class GammaPlot(LayerCurvesPlot):
         tau = self._tau_L[index]
         if np.isnan(gamma) or not isfinite(tau):
             return "–"
-        if gamma > tau:
-            return "heterogeneous"
-        return "homogeneous"
+        return "heterogeneous" if gamma > tau else "homogeneous"
 
     def _describe(self, index: int) -> str:
         gamma = self.layers.gamma_L[index]
@@ -358,9 +361,7 @@ class GammaPlot(LayerCurvesPlot):
     def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer with the nearest symbol, if one is near."""
         nearest = self.nearest(scene_position)
-        if nearest is None:
-            return None
-        return nearest[0].indices[nearest[1]]
+        return None if nearest is None else nearest[0].indices[nearest[1]]
 
     def _hover(self, scene_position: QPointF) -> None:
         if not self.threshold.moving:

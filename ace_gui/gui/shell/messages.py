@@ -1,10 +1,10 @@
-"""The messages of the window in its floating notice: questions, and news after a merge. On the
-desktop, it also announces the end of long work."""
+"""The messages of the window in its floating notice: questions, and what follows a merge. On
+the desktop, it also announces the end of long work."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -22,17 +22,15 @@ from PySide6.QtCore import (
 )
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
-from ace_gui.engine.contract.findings import Regime
-from ace_gui.engine.contract.plan import DISK, Check, CheckVerdict, Disposition
+from ace_gui.engine.contract.plan import DISK, Check, CheckVerdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
-from ace_gui.formatting import counted, number_text
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.shell.base_window import Window
+from ace_gui.gui.shell.window_frame import Space
 from ace_gui.gui.state.activity import ActivityState, Level, MergeRun
 from ace_gui.gui.state.session import count_of
 from ace_gui.gui.text import error_details
 from ace_gui.gui.theme import icon
-from ace_gui.linalg.heterogeneity import USUAL_TAU
 from ace_gui.recipe.values import NonFinite
 
 WIDTH: Final = 272  # px, scaled with the font size
@@ -210,12 +208,11 @@ class Questions:
         self._window.workspace.show_checks()
 
 
-_MANY: Final = 400
-"""Tensors."""
-
-
 class MergeNews:
-    """Reports finished merges of a window, but not restored ones."""
+    """Shows what to do next after a finished merge of a window, but not after a restored one.
+
+    The strip above the layers says what was found. A model that writes is asked next.
+    """
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -229,68 +226,10 @@ class MergeNews:
         if run is None or run.finished is None or not merging or run is self._last:
             return
         self._last = run
-        warned = self._warned(run)
-        layers = session.layers
-        unsure = {row.name for row in layers.rows if layers.gamma_unsure(row)}
-        merged = sum(row.disposition is Disposition.MERGED for row in layers.rows)
-        offers: dict[str, Callable[[], object]] = {
-            "Scores": lambda: self._window.workspace.show_scores()
-        }
-        if warned:
-            offers = {"See them": lambda: self._window.workspace.show_health(), **offers}
-        elif any(
-            (report.gamma or 0.0) >= NOTABLE_GAMMA and report.name not in unsure
-            for report in run.reports.values()
-        ):
-            offers = {"See it": self._show_top, **offers}
-        self._window.notice.offer(what_to_see(run, warned, merged, unsure), offers)
-
-    def _warned(self, run: MergeRun) -> int:
-        """The matrices with warnings. If there are many tensors, only those of the merge."""
-        if len(self._window.session.layers.rows) > _MANY:
-            return sum(bool(report.warnings) for report in run.reports.values())
-        counts = self._window.workspace.healths.summary().counts
-        return counts.get(CheckVerdict.WARNING, 0) + counts.get(CheckVerdict.ERROR, 0)
-
-    def _show_top(self) -> None:
-        self._window.session.select(self._window.session.layers.most_heterogeneous)
-        workspace = self._window.workspace
-        workspace.bring(workspace.inspector.tabs, 0)
-
-
-NOTABLE_GAMMA: Final = 0.1 * USUAL_TAU
-"""The least γ of which it is said that experts differ."""
-
-
-def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] = ()) -> str:
-    """A text on what to see in a merge: warnings, or heterogeneous matrices, or the largest γ.
-
-    ``merged``: the number of merged tensors. ``unsure``: the tensors whose γ is unreliable.
-    """
-    if warned:
-        return counted(
-            warned, "Merged. One matrix has a warning.", "Merged. %n matrices have warnings."
-        )
-    reports = [report for report in run.reports.values() if report.name not in unsure]
-    above = sum(report.regime == Regime.HETEROGENEOUS for report in reports)
-    if above:
-        return counted(
-            above,
-            "Merged. One matrix is heterogeneous: see its spectrum.",
-            "Merged. %n matrices are heterogeneous: see the spectrum of the first.",
-        )
-    with_gamma = [report for report in reports if report.gamma is not None]
-    most = max(with_gamma, key=lambda report: report.gamma or 0.0, default=None)
-    if most is not None and (most.gamma or 0.0) >= NOTABLE_GAMMA:
-        gamma = number_text(most.gamma or 0.0, 2)
-        return f"Merged. The experts differ most in {most.name} (γ\u00a0{gamma}): see its spectrum."
-    if most is not None:
-        return counted(
-            merged,
-            "Merged %n tensor, which all experts changed about equally.",
-            "Merged %n tensors. In each, all experts made changes of about the same size.",
-        )
-    return counted(merged, "Merged %n tensor.", "Merged %n tensors.")
+        if self._window.notice.passes:
+            self._window.notice.hide()
+        if session.writes_text:
+            self._window.workspace.show_space(Space.TRY)
 
 
 LONG: Final = 10.0  # seconds

@@ -10,6 +10,7 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
+from ace_gui.engine.contract.merge_summary import NextStep
 from ace_gui.engine.contract.scored import ShownExample
 from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.models.layer_figures import Healths
@@ -24,6 +25,7 @@ from ace_gui.gui.panels.layers_panel import LayersPanel
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.models_and_runs import ExpertsPanel, RunsPanel
 from ace_gui.gui.panels.scores_page import ScoresPage
+from ace_gui.gui.panels.summary_strip import SummaryStrip
 from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.panels.try_page import TryPage
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
@@ -42,7 +44,13 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.layout import down, on_font_change, on_visibility_change
+from ace_gui.gui.widgets.layout import (
+    GAP,
+    down,
+    on_font_change,
+    on_visibility_change,
+    pane,
+)
 from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs
 
 Tab = TypeVar("Tab", bound=JobPage)
@@ -78,6 +86,7 @@ class Workspace(QWidget):
         yield
         self.healths = Healths(session, self)
         self.layers = LayersPanel(session, self.healths)
+        self.summary = SummaryStrip(session, self.healths)
         yield
         self.inspector = InspectorPanel(session, self.healths, window.scoring.covariances)
         yield
@@ -104,6 +113,8 @@ class Workspace(QWidget):
         window.session.try_wanted.connect(self.try_example)
         window.queries.awaited.connect(self.set_awaited)
         actions.inputs.toggled.connect(lambda visible: self.left.fold(not visible))
+        self.summary.chosen.connect(self._choose_layers)
+        self.summary.step_wanted.connect(self._take_step)
         self.left.folded_changed.connect(lambda folded: actions.inputs.setChecked(not folded))
         session = window.session
         cards = self.cards
@@ -123,7 +134,8 @@ class Workspace(QWidget):
         self.cards = Cards(panels, (None, self.inspector.tabs, self.heterogeneity.tabs))
         self.left = LeftColumn(session, self.experts, self.method, self.runs)
         self._spaces = QStackedWidget()
-        self._spaces.addWidget(self.cards)
+        self._layers_page = pane(down(self.summary, (self.cards, 1), gap=GAP))
+        self._spaces.addWidget(self._layers_page)
         self._columns = splitter("columns", Qt.Orientation.Horizontal, self.left, self._spaces)
         self._columns.setStretchFactor(1, 1)
         self.left.folded_changed.connect(lambda _: self._share_width())
@@ -174,7 +186,7 @@ class Workspace(QWidget):
 
     def _space(self, index: int) -> QWidget:
         pages: dict[int, Callable[[], QWidget]] = {
-            Space.LAYERS: lambda: self.cards,
+            Space.LAYERS: lambda: self._layers_page,
             Space.TRY: lambda: self.trying,
             Space.SCORES: lambda: self.scores,
             Space.COMPARE: lambda: self.comparison,
@@ -219,6 +231,23 @@ class Workspace(QWidget):
         self.cards.bring(INSPECTOR if tabs is self.inspector.tabs else VIEWS)
         tabs.setCurrentIndex(index)
         tabs.bar.setFocus()
+
+    def _choose_layers(self, names: Sequence[str]) -> None:
+        """Select the tensors of a link of the summary."""
+        self.cards.bring(LAYERS)
+        self.layers.choose(names)
+
+    def _take_step(self, step: NextStep) -> None:
+        """Go on from a finished merge."""
+        if step is NextStep.TRY:
+            self.show_space(Space.TRY)
+        elif step is NextStep.HEALTH:
+            self.show_health()
+        elif step is NextStep.ADD_DATA:
+            self.show_scores(TasksTab)
+        else:
+            self.show_scores()
+            self._window.scoring.evaluate()
 
     def show_checks(self) -> None:
         self.show_space(Space.LAYERS)
@@ -291,6 +320,7 @@ class Workspace(QWidget):
         self.left.fold(self.left.is_narrow)
         self._share_width()
         self.cards.reset()
+        self.summary.set_folded(False)
 
     def restore_layout(self, settings: Settings) -> None:
         state = settings.layout("columns")
@@ -298,6 +328,7 @@ class Workspace(QWidget):
             self._columns.restoreState(state)
         if not settings.layout("folded").isEmpty():
             self.left.fold(True)
+        self.summary.set_folded(not settings.layout("summary").isEmpty())
         self.cards.restore(settings)
 
     def save_layout(self, settings: Settings) -> None:
@@ -305,4 +336,6 @@ class Workspace(QWidget):
             settings.save_layout("columns", self._columns.saveState())
         folded = self.left.is_folded and not self.left.is_narrow  # only if the user has chosen it
         settings.save_layout("folded", QByteArray(b"1" if folded else b""))
+        hides_summary = self.summary.is_folded
+        settings.save_layout("summary", QByteArray(b"1" if hides_summary else b""))
         self.cards.save(settings)

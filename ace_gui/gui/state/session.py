@@ -23,6 +23,7 @@ from ace_gui.gui.state.draft import Draft, Inputs
 from ace_gui.gui.state.planned_layers import PlannedLayers
 from ace_gui.gui.state.results import Results
 from ace_gui.gui.text import error_details
+from ace_gui.recipe.task_kinds import TaskKind
 
 NO_MODEL: Final = "Open a base model first."
 NO_EXPERT: Final = "Add an expert first."
@@ -201,6 +202,16 @@ class Session(QObject):
     def can_report(self) -> bool:
         """Whether there is a finished merge and no report is being written."""
         return self.can_export and not self.activity.is_running(ActivityState.REPORTING)
+
+    @property
+    def writes_text(self) -> bool:
+        """Whether the open models generate text."""
+        plan = self.draft.plan
+        if plan is None:
+            kind = None
+        else:
+            kind = TaskKind.of(plan.base.architecture)
+        return kind is not None and kind.traits.writes
 
     @property
     def merge_is_current(self) -> bool:

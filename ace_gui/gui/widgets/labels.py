@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from PySide6.QtCore import QByteArray, QEvent, QRectF, QSize, Qt
@@ -268,6 +268,18 @@ class _Linked(QLabel):
             text = self.text()
             self.clear()  # Qt ignores a text that has not changed
             self.setText(text)
+
+
+def linked_label(links: Callable[[str], object]) -> QLabel:
+    """A wrapped text whose links call ``links`` with their address. Its text is HTML."""
+    label = _Linked()
+    label.setTextFormat(Qt.TextFormat.RichText)
+    label.setWordWrap(True)
+    interaction = Qt.TextInteractionFlag
+    keys = interaction.LinksAccessibleByKeyboard
+    label.setTextInteractionFlags(keys | interaction.LinksAccessibleByMouse)
+    label.linkActivated.connect(links)
+    return label
 
 
 class DrawingLabel(QWidget):

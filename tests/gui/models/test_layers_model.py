@@ -18,6 +18,7 @@ from ace_gui.gui.models.layer_columns import (
     STATE,
     TENSOR,
     Column,
+    exported,
 )
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE, LayersModel
@@ -314,3 +315,15 @@ def test_columns_that_say_nothing_are_not_useful(model, session):
     assert {OUTCOME.index, REGIME.index} <= model.useful
     model.set_filter("", "", merged=True)
     assert OUTCOME.index not in model.useful
+
+
+def test_a_csv_says_why_a_gamma_is_unreliable(model, session):
+    for name, mean in {"layer.0.q": 0.1, "layer.2.q": -5.0}.items():
+        energies = {"cola": 1.0, "sst2": 2.0}
+        statistics = LayerStatistics(name=name, energies=energies, gamma=0.9, mean_log_energy=mean)
+        session.layers.record_statistics(statistics)
+    columns = {column.title: column.values for column in exported(model.shown, ("cola", "sst2"))}
+    names = [layer.row.name for layer in model.shown]
+    reasons = columns["γ unreliable"]
+    assert "norms near 1" in reasons[names.index("layer.0.q")]
+    assert not reasons[names.index("layer.2.q")]

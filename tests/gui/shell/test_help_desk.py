@@ -176,9 +176,9 @@ def test_the_log_is_filtered_and_copied(loaded):
     log.add(Level.WARNING, LogSource.WINDOW, "Two vocabularies differ.", "cola: 100")
     loaded.actions_.log.trigger()
     (dialog,) = loaded.findChildren(LogDialog)
-    assert "Spectrum: begun." not in [each.text for each in dialog.shown_entries()]
+    assert "Spectrum: begun." not in [shown_entry.text for shown_entry in dialog.shown_entries()]
     dialog.levels.setCurrentIndex(Level.DETAIL)
-    assert "Spectrum: begun." in [each.text for each in dialog.shown_entries()]
+    assert "Spectrum: begun." in [shown_entry.text for shown_entry in dialog.shown_entries()]
     dialog.levels.setCurrentIndex(Level.WARNING)
     dialog.filter.setText("COLA: 100")
     dialog.copy.click()
