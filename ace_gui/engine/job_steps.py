@@ -24,7 +24,13 @@ from ace_gui.engine.contract.events import (
     StoreRead,
 )
 from ace_gui.engine.evaluating.evaluate import evaluate, known_scores
-from ace_gui.engine.evaluating.shown_answers import compared_examples, described, routed, tried
+from ace_gui.engine.evaluating.shown_answers import (
+    compared_examples,
+    described,
+    made_ready,
+    routed,
+    tried,
+)
 from ace_gui.engine.inspecting.compare_covariances import (
     as_ace_merges,
     compare_covariances,
@@ -281,7 +287,14 @@ def compare_answers(job: jobs.CompareExamplesJob, engine: Runner) -> Events:
 def try_example(job: jobs.TryJob, engine: Runner) -> Events:
     """Steps of a ``TryJob``."""
     models = yield from engine.models(job.recipe, job.stores)
-    yield from tried(models, job, resolve_device(job.device))
+    yield from tried(models, job, resolve_device(job.device), engine.asked_models)
+
+
+@steps_of.register(jobs.MakeReadyJob)
+def make_models_ready(job: jobs.MakeReadyJob, engine: Runner) -> Events:
+    """Steps of a ``MakeReadyJob``."""
+    models = yield from engine.models(job.recipe, job.stores)
+    yield from made_ready(models, job, resolve_device(job.device), engine.asked_models)
 
 
 @steps_of.register(jobs.TuneJob)

@@ -12,6 +12,7 @@ from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.contract.events import ScoringJob
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.evaluating.evaluate import known_tasks
+from ace_gui.engine.evaluating.kept_models import KeptModels
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.merging.store import MODEL
@@ -37,6 +38,8 @@ class Runner:
         self.threads = torch.get_num_threads()
         self.chosen_threads: int | None = None  # by the person, for workers too; None: by default
         self.cache = InspectionCache(inspections_folder())
+        self.asked_models = KeptModels()
+        """Those of *Try it*. Work that needs much memory drops them."""
 
     def forget(self) -> None:
         """Forget all plans."""

@@ -56,8 +56,14 @@ def _convert_for_scores(recipe: Recipe) -> None:
     with_consent(opened, conversions_folder(), convert=True)
 
 
+NEEDS_MEMORY: Final = frozenset(("merging", "comparing", "scoring", "tuning"))
+"""The states of jobs before which the models of *Try it* are dropped."""
+
+
 def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
     """A job's steps, followed by JobDone or JobFailed; nothing is raised."""
+    if job.state in NEEDS_MEMORY:
+        runner.asked_models.clear()
     try:
         yield from steps_of(job, runner)
     except WorkbenchError as error:

@@ -322,6 +322,17 @@ class TryJob(TryInput, Job):
     device: str = "auto"
 
 
+class MakeReadyJob(TryInput, Job):
+    """Load the models that a TryJob with these fields runs, so that their answers begin at once.
+
+    Yields nothing. Models that do not fit into memory together are loaded when they are asked.
+    """
+
+    recipe: Recipe
+    stores: tuple[Path, ...] = ()
+    device: str = "auto"
+
+
 class TuneJob(Job, state="tuning"):
     """Search values of parameters of the recipe's method by scores on its tasks. See ``tune``.
 

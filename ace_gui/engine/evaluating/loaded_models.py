@@ -47,7 +47,7 @@ def load(loading: Loading, device: torch.device) -> Any:
         tensors = loading.modules.tensors()
     model, report = load_pretrained(loading.folder, loading.config, tensors)
     count = sum(parameter.numel() for parameter in model.parameters())
-    if 4 * count <= _SHARE * _free(device):
+    if 4 * count <= _SHARE * free_bytes(device):
         model = model.float()
     lacking = {*report.missing, *report.mismatched}
     if loading.replaced is not None:
@@ -83,7 +83,8 @@ def unchanged(models: Sequence[Any]) -> Iterator[None]:
             config.pad_token_id = token
 
 
-def _free(device: torch.device) -> int:
+def free_bytes(device: torch.device) -> int:
+    """The free memory of a device."""
     if device.type == "cpu":
         return free_memory()
     return torch.cuda.mem_get_info(device)[0]
@@ -301,7 +302,7 @@ class _Room:
 
     def _fitting(self, taken: float) -> int:
         device = self._evaluator.model.device
-        return max(1, min(MOST, int(_BATCH_SHARE * _free(device) / taken)))
+        return max(1, min(MOST, int(_BATCH_SHARE * free_bytes(device) / taken)))
 
 
 def _size(piece: Piece) -> int:

@@ -48,9 +48,10 @@ from ace_gui.engine.evaluating.evaluate import (
 )
 from ace_gui.engine.evaluating.evaluators import Batch, Evaluator
 from ace_gui.engine.evaluating.examples import columns_of, kind_of, kinds_of, metric_of, read_task
-from ace_gui.engine.evaluating.kinds import KINDS, evaluator, require_kind
+from ace_gui.engine.evaluating.kept_models import KeptModels
+from ace_gui.engine.evaluating.kinds import KINDS, require_kind
 from ace_gui.engine.evaluating.language_kinds import Prompter
-from ace_gui.engine.evaluating.loaded_models import Loaded, answered, load
+from ace_gui.engine.evaluating.loaded_models import Loaded, answered
 from ace_gui.engine.evaluating.open_table import open_table
 from ace_gui.engine.evaluating.subjects import Loading, Models, Subject
 from ace_gui.engine.evaluating.task_data import (
@@ -238,11 +239,13 @@ PATIENCE: Final = 0.02
 """Seconds to wait for a word before other jobs may run."""
 
 
-def tried(models: Models, question: TryInput, device: torch.device) -> Iterator[Event | None]:
+def tried(
+    models: Models, question: TryInput, device: torch.device, kept: KeptModels
+) -> Iterator[Event | None]:
     """Run the models one after another: TriedBegun, TriedText while one writes, then Tried.
 
-    The models are the base, the experts that are asked, and the folders. Raises TaskError for
-    invalid input; errors of one model are in its Tried.
+    The models are the base, the experts that are asked, and the folders. They stay in ``kept``.
+    Raises TaskError for invalid input; errors of one model are in its Tried.
     """
     task = question.task
     data = yield from _data(models, task, question)
@@ -254,7 +257,8 @@ def tried(models: Models, question: TryInput, device: torch.device) -> Iterator[
         try:
             loading = models.loading(subject, task)
             require_kind(loading, data, subject)
-            yield from _asked(data, loading, subject.name, question, device)
+            one = kept.evaluator(data, loading, device)
+            yield from _asked(one, loading, subject.name, question)
         except WorkbenchError as error:
             yield Tried(model=subject.name, error=error.sentence)
 
@@ -270,15 +274,38 @@ def _is_asked(subject: Subject, models: Models, question: TryInput) -> bool:
     return subject.name in question.experts
 
 
+def made_ready(
+    models: Models, wanted: TryInput, device: torch.device, kept: KeptModels
+) -> Iterator[None]:
+    """Load the models that ``tried`` would run, as far as there is room, and let one write a token.
+
+    A model that cannot be loaded is left to ``tried``, which reports it. Raises TaskError.
+    """
+    task = wanted.task
+    data = yield from _data(models, task, wanted)
+    for subject in models.subjects():
+        if not _is_asked(subject, models, wanted):
+            continue
+        if not kept.has_room(device):
+            return
+        with suppress(WorkbenchError):
+            loading = models.loading(subject, task)
+            require_kind(loading, data, subject)
+            one = kept.evaluator(data, loading, device)
+            if one.kind.traits.writes:
+                one_token = replace(wanted, most_tokens=1)
+                _write(one, [0], _Words(one.tokenizer), threading.Event(), one_token)
+        yield None
+
+
 def _asked(
-    data: TaskData, loading: Loading, model: str, question: TryInput, device: torch.device
+    one: Evaluator, loading: Loading, model: str, question: TryInput
 ) -> Iterator[Event | None]:
-    """Load one model, yield its answer, and release it."""
-    loaded = evaluator(data, loading, load(loading, device))
-    if loaded.kind.traits.writes:
-        yield from _writing(loaded, model, question)
+    """The answer of one model."""
+    if one.kind.traits.writes:
+        yield from _writing(one, model, question)
     else:
-        yield _answered(loaded, model, loading)
+        yield _answered(one, model, loading)
 
 
 def _data(models: Models, task: Task, question: TryInput) -> Steps[TaskData]:

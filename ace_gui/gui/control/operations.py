@@ -18,6 +18,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.jobs import (
     CompareJob,
     CovariancesJob,
+    MakeReadyJob,
     RoutesJob,
     TryJob,
     TuneJob,
@@ -90,6 +91,8 @@ class TryOperation(Operation):
         self.by_model: dict[str, ModelAnswer] = {}
         self.questions: tuple[str, ...] = ()
         self._answers: dict[str, tuple[str, ...]] = {}
+        self._ready_key: tuple[object, ...] = ()
+        """The models that were loaded ahead."""
 
     @property
     def obstacle(self) -> str:
@@ -108,10 +111,20 @@ class TryOperation(Operation):
         self.job = None
         self.changed.emit()
 
+    def make_ready(self, job: TryJob) -> None:
+        """Load the models of a job before it is started, while the question is typed."""
+        key = (job.recipe, job.task, job.stores, job.experts, job.with_base, job.device)
+        if self.obstacle or self.is_running or key == self._ready_key:
+            return
+        self._ready_key = key
+        self._engine.drop(MakeReadyJob)
+        self._engine.run(MakeReadyJob(**vars(job)), quiet=True)
+
     def start(self, job: TryJob) -> None:
         """Run base, the task's expert and the merges. Another task begins a new conversation."""
         if self.obstacle:
             return
+        self._engine.drop(MakeReadyJob)
         subject = (job.task, job.stores)
         earlier = self.job
         if job.row or job.picture or earlier is None or (earlier.task, earlier.stores) != subject:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer, Signal
-from PySide6.QtGui import QImage, QImageReader, QKeyEvent
+from PySide6.QtGui import QImage, QImageReader, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit, QPlainTextEdit, QWidget
 
 from ace_gui.engine.contract.jobs import TryJob
@@ -252,10 +252,15 @@ class TryPage(JobPage):
         if self.blind.isChecked():
             self._trying.forget()  # earlier answers would tell the models apart
             self._order = random.sample([model.key for model in self._asked], len(self._asked))
-        keys = {model.key for model in self._asked}
-        job = TryJob(
+        self._trying.start(self._job(task))
+        self._show_models()
+
+    def _job(self, task: Task) -> TryJob:
+        """What is asked of whom."""
+        asked = {model.key for model in self._asked}
+        return TryJob(
             recipe=self.session.draft.inputs.recipe(),
-            stores=tuple(Path(key) for key in self._merges if key in keys),
+            stores=tuple(Path(key) for key in self._merges if key in asked),
             device=self.session.device,
             task=task,
             row=self._input.row,
@@ -265,11 +270,19 @@ class TryPage(JobPage):
             seed=self.seed.value(),
             temperature=self.temperature.value(),
             most_tokens=self.length.value(),
-            experts=tuple(name for name in self.session.draft.inputs.names if name in keys),
-            with_base=BASE in keys,
+            experts=tuple(name for name in self.session.draft.inputs.names if name in asked),
+            with_base=BASE in asked,
         )
-        self._trying.start(job)
-        self._show_models()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._make_ready()
+
+    def _make_ready(self) -> None:
+        """Load models that write while the question is typed."""
+        task = self.chosen
+        if task is not None and self._writes and self.models.chosen and self.isVisible():
+            self._trying.make_ready(self._job(task))
 
     # The models
 
@@ -331,6 +344,7 @@ class TryPage(JobPage):
             for answer_card in self.cards:
                 answer_card.best.connect(lambda key=answer_card.model.key: self._prefer(key))
                 self._row.addWidget(card(answer_card), 1)
+            self._make_ready()
         self.show_answers()
 
     # Without names

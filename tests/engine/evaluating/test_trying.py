@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,14 @@ import torch
 import transformers
 from PIL import Image
 
-from ace_gui.engine.contract.jobs import MergeJob, TryJob
+from ace_gui.engine.contract.events import Job
+from ace_gui.engine.contract.jobs import MakeReadyJob, MergeJob, TryJob
 from ace_gui.engine.contract.tried import Tried, TriedBegun, TriedText
+from ace_gui.engine.evaluating import kept_models
 from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.runner import Runner
+from ace_gui.engine.service import NEEDS_MEMORY, safe_steps
 from ace_gui.errors import TaskError
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe
@@ -152,3 +156,55 @@ def test_what_one_model_cannot_do_is_said_of_it_alone(tmp_path):
     assert found["base"].shares  # with the expert's head
     assert found["mood"].shares
     assert found[str(tmp_path / "gone")].error
+
+
+def ready(job: TryJob, runner: Runner) -> None:
+    list(steps_of(MakeReadyJob(**vars(job)), runner))
+
+
+def test_models_made_ready_are_asked_without_loading_them(writers: Recipe, monkeypatch):
+    job = TryJob(recipe=writers, task=WRITING, text="the cat", most_tokens=4, device="cpu")
+    expected = said(job)
+    runner = Runner()
+    ready(job, runner)
+    assert len(runner.asked_models) == 2
+    monkeypatch.setattr(kept_models, "load", None)  # any call would fail
+    found: dict[str, str] = {}
+    for event in steps_of(job, runner):
+        if isinstance(event, TriedText):
+            found[event.model] = found.get(event.model, "") + event.piece
+    assert found == expected
+
+
+def test_a_model_whose_files_changed_is_loaded_again(writers: Recipe, tmp_path):
+    shutil.copytree(writers.base_model, tmp_path / "base")
+    changed = replace(writers, base_model=tmp_path / "base")
+    job = TryJob(recipe=changed, task=WRITING, text="the cat", most_tokens=4, device="cpu")
+    runner = Runner()
+    ready(job, runner)
+    before = list(runner.asked_models._kept)
+    save_gpt2(tmp_path / "base", seed=5)
+    list(steps_of(job, runner))
+    models = [kept.model for kept in runner.asked_models._kept]
+    assert before[0].model not in models
+
+
+def test_without_room_the_model_used_longest_ago_goes(writers: Recipe, monkeypatch):
+    monkeypatch.setattr(kept_models, "free_bytes", lambda _: 0)
+    job = TryJob(recipe=writers, task=WRITING, text="the cat", most_tokens=4, device="cpu")
+    runner = Runner()
+    ready(job, runner)
+    assert len(runner.asked_models) == 1
+    assert set(said(job)) == {"base", "expert"}
+
+
+@pytest.mark.parametrize("state", sorted(NEEDS_MEMORY))
+def test_work_that_needs_memory_drops_them(writers: Recipe, state):
+    class Work(Job, state=state):
+        """Fails at once: nothing runs it."""
+
+    job = TryJob(recipe=writers, task=WRITING, text="the cat", most_tokens=4, device="cpu")
+    runner = Runner()
+    ready(job, runner)
+    list(safe_steps(Work(), runner))
+    assert not len(runner.asked_models)

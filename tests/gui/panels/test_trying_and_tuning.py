@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QImage
 
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PlanReady
-from ace_gui.engine.contract.jobs import PlanJob, TryJob, TuneJob
+from ace_gui.engine.contract.jobs import MakeReadyJob, PlanJob, TryJob, TuneJob
 from ace_gui.engine.contract.scored import (
     ParameterRange,
     ShownExample,
@@ -198,6 +198,19 @@ def as_writers(loaded) -> TryPage:
     index.models._ticks["sst2"].click()
     index.text.setPlainText("the cat")
     return index
+
+
+def test_models_that_write_are_loaded_while_the_question_is_typed(page, loaded, worker):
+    index = as_writers(loaded)
+    (earlier, made_ready) = worker.asked(MakeReadyJob)
+    assert earlier.experts == ("cola",)
+    assert made_ready.experts == ("cola", "sst2")
+    index.refresh()
+    assert len(worker.asked(MakeReadyJob)) == 2, "once for each choice"
+    index.button.click()
+    assert worker.newest(MakeReadyJob) in worker.withdrawn
+    assert worker.asked(TryJob)[-1].experts == made_ready.experts
+    worker.say(JobDone(), job=worker.newest(TryJob))
 
 
 def answer_all(worker, *answers: str, error: str = "") -> None:
