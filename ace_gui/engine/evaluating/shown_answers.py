@@ -291,7 +291,7 @@ def made_ready(
         with suppress(WorkbenchError):
             loading = models.loading(subject, task)
             require_kind(loading, data, subject)
-            one = kept.evaluator(data, loading, device)
+            one: Any = kept.evaluator(data, loading, device)
             if one.kind.traits.writes:
                 one_token = replace(wanted, most_tokens=1)
                 _write(one, [0], _Words(one.tokenizer), threading.Event(), one_token)

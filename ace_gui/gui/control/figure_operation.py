@@ -12,7 +12,7 @@ from ace_gui.engine.contract.scored import BASE, EXPERTS, TaskScore
 from ace_gui.figures.charts import PanelKind
 from ace_gui.figures.sheet import Sheet
 from ace_gui.gui.control.engine_client import EngineClient, Operation
-from ace_gui.gui.state.results import run_titles
+from ace_gui.gui.state.run_names import run_titles
 from ace_gui.gui.state.session import NO_MODEL, Session
 
 COMPARING: Final = "The experts are being compared; the figure follows."

@@ -211,10 +211,30 @@ class Sessions(QObject):
 
 
 def project_name(recipe: Recipe) -> str:
-    """The name of a project without a file, from its models' common folder or else the base."""
+    """The name of a project without a file.
+
+    It is the common folder of all models, or the common start of the experts' names, or else these
+    names.
+    """
     base = recipe.base_model
     together = all(entry.model.is_relative_to(base.parent) for entry in recipe.models)
-    return (base.parent.name if together and not hub_name(base) else "") or model_name(base)
+    if together and not hub_name(base) and base.parent.name:
+        return base.parent.name
+    names = recipe.expert_names
+    common = os.path.commonprefix(names)  # noqa: RUF071 (names, not paths)
+    common = common.rstrip(" -_.0123456789")
+    if len(names) > 1 and len(common) >= _LEAST_NAME:
+        return common
+    if not names:
+        return model_name(base)
+    listed = ", ".join(names[:_NAMED])
+    if len(names) <= _NAMED:
+        return listed
+    return f"{listed} and {len(names) - _NAMED} more"
+
+
+_LEAST_NAME: Final = 3  # letters that names have in common
+_NAMED: Final = 3  # experts in the name of a project
 
 
 def project_of(models: Sequence[Path], files: Iterable[Path]) -> Path | None:

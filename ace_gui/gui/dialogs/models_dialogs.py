@@ -19,7 +19,7 @@ from ace_gui.gui.control.persistence import project_name
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.results import run_title
+from ace_gui.gui.state.run_names import run_title
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.controls import named, search_field
 from ace_gui.gui.widgets.labels import muted_label

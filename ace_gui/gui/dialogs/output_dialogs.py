@@ -35,7 +35,8 @@ from ace_gui.gui.plots.gamma_plot import heterogeneous_text, treated_alike
 from ace_gui.gui.plots.merge_plots import KeptEnergyPlot
 from ace_gui.gui.state.activity import ActivityState, Level, MergeRun
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
-from ace_gui.gui.state.results import mean_score, title_parts
+from ace_gui.gui.state.results import mean_score
+from ace_gui.gui.state.run_names import title_parts
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import file_name, plain, short_score_text, tooltip

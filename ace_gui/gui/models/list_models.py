@@ -21,7 +21,8 @@ from ace_gui.engine.contract.plan import ExpertSummary
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.draft import Expert
-from ace_gui.gui.state.results import mean_score, run_titles, title_parts
+from ace_gui.gui.state.results import mean_score
+from ace_gui.gui.state.run_names import run_titles, title_parts
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, short_score_text, tooltip, value_text
 from ace_gui.gui.theme.painting import swatch
@@ -180,10 +181,10 @@ class RunsModel(QStandardItemModel):
             self.setRowCount(0)
             for _ in runs:
                 self.appendRow(QStandardItem())
-        titles = run_titles(runs, self._session.draft.methods)
-        for row, (run, title) in enumerate(zip(runs, titles, strict=True)):
+        titles = run_titles(self._session.results.runs.all, self._session.draft.methods)
+        for row, (run, title) in enumerate(zip(runs, reversed(titles), strict=True)):
             item = self.item(row)
-            lines = self._lines(run)
+            lines = self._lines(run, title)
             item.setText(plain(title))
             item.setAccessibleText(", ".join(filter(None, (lines.title, lines.line, lines.score))))
             item.setToolTip(tooltip(_tip(run, title)))
@@ -201,14 +202,13 @@ class RunsModel(QStandardItemModel):
             self.renamed.emit(self._runs[index.row()], name)
         return True
 
-    def _lines(self, run: MergeRun) -> RunLines:
+    def _lines(self, run: MergeRun, title: str) -> RunLines:
         methods = self._session.draft.methods
         results = self._session.results
-        first, *parts_after = title_parts(run, methods)
-        if run.name:
-            parts = [first, *parts_after]
+        if title.startswith(title_parts(run, methods)[0]):
+            parts = []
         else:
-            parts = parts_after
+            parts = title_parts(run, methods)
         current = run is results.merge
         if current:
             parts.insert(
@@ -223,7 +223,7 @@ class RunsModel(QStandardItemModel):
             text = ""
         else:
             text = short_score_text(score)
-        return RunLines(plain(run.name or first), plain(" · ".join(parts)), text, current)
+        return RunLines(plain(title), plain(" · ".join(parts)), text, current)
 
 
 def _tip(run: MergeRun, title: str) -> str:

@@ -13,7 +13,7 @@ from PySide6.QtGui import QDropEvent, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QLabel, QStackedLayout, QWidget
 
 from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.state.results import run_titles
+from ace_gui.gui.state.run_names import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, tooltip
 from ace_gui.gui.widgets.controls import Choice, ProgressButton

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import LearningProgress, MergeFinished, MethodInfo
+from ace_gui.engine.contract.events import LearningProgress, MergeFinished
 from ace_gui.engine.contract.findings import (
     CovarianceMatch,
     ExpertSpectra,
@@ -24,12 +24,9 @@ from ace_gui.engine.contract.findings import (
     LayerStatistics,
     LayerSubspaces,
 )
-from ace_gui.formatting import counted, symbol_of
 from ace_gui.gui.state.activity import MergeRun, RecipeKey
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.known_scores import KnownScores
-from ace_gui.gui.text import value_text
-from ace_gui.recipe.recommended import TITLE, is_recommended
 from ace_gui.recipe.values import ParameterValue
 
 TRIALS_KEPT: Final = 6
@@ -95,49 +92,6 @@ class Runs(QObject):
         if [id(run) for run in runs] != [id(run) for run in self.all]:
             self.all = runs
             self.changed.emit()
-
-
-def run_titles(runs: Sequence[MergeRun], methods: Sequence[MethodInfo]) -> tuple[str, ...]:
-    """A distinct title for each run."""
-    plain = [run_title(run, methods) for run in runs]
-    repeated = Counter(plain)
-    counts: Counter[str] = Counter()
-    distinct = []
-    for title in plain:
-        counts[title] += 1
-        distinct.append(f"{title} ({counts[title]})" if repeated[title] > 1 else title)
-    return tuple(distinct)
-
-
-def run_title(run: MergeRun, methods: Sequence[MethodInfo]) -> str:
-    """A run's name, or its method with the user's parameters."""
-    return run.name or " · ".join(title_parts(run, methods))
-
-
-def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
-    """The parts of a run's title: the method, then what the user has set."""
-    recipe = run.recipe
-    method = next((method for method in methods if method.name == recipe.merge_method), None)
-    if method is not None:
-        fields = method.fields
-    else:
-        fields = ()
-    labels = {field.name: symbol_of(field.label) or field.label for field in fields}
-    parts = [method.title if method is not None else recipe.merge_method]
-    if is_recommended(recipe):
-        parts = [TITLE]
-    else:
-        for name, value in recipe.parameters.items():
-            if name == "variant":
-                parts[0] += f", {value_text(value)}"
-            else:
-                parts.append(f"{labels.get(name, name)} {value_text(value)}")
-    if recipe.overrides:
-        count = len(recipe.overrides)
-        parts.append(counted(count, "override", "overrides"))
-    if recipe.scope != "default":
-        parts.append(recipe.scope)
-    return parts
 
 
 def mean_score(run: MergeRun) -> float | None:

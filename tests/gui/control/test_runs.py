@@ -22,7 +22,7 @@ from ace_gui.gui.control.persistence import project_name
 from ace_gui.gui.panels.models_and_runs import RunsPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.results import run_titles
+from ace_gui.gui.state.run_names import run_titles
 from ace_gui.gui.state.settings import Settings
 from ace_gui.output_files import STORE_COMPLETE
 from ace_gui.recipe.output_forms import ModelExport, Output
@@ -185,7 +185,7 @@ def test_the_panel_renames_compares_and_deletes(loaded, worker, merge):
     second = merge()
     assert panel.isVisible()
     assert [panel.model.run_at(row) for row in range(2)] == [second, first]
-    assert panel.model.index(0, 0).data() == "ACE-Merging · tau 0.7"
+    assert panel.model.index(0, 0).data() == "tau 0.7"
     panel.model.setData(panel.model.index(0, 0), "sharper")
     assert second.name == "sharper"
     panel.list.setCurrentIndex(panel.model.index(1, 0))

@@ -129,6 +129,15 @@ def test_a_project_in_any_folder_gets_a_file(folder, session, sessions):
     assert load_recipe(kept) == other.recipe()
 
 
-def test_models_of_several_folders_are_called_as_their_base():
-    assert project_name(recipe(COLA, SST2)) == "models"
-    assert project_name(recipe(COLA, Path("/elsewhere/sst2"))) == "base"
+@pytest.mark.parametrize(
+    ("experts", "name"),
+    [
+        ((COLA, SST2), "models"),
+        ((COLA, Path("/elsewhere/sst2")), "cola, sst2"),
+        ((Path("/a/glue-1"), Path("/b/glue-2")), "glue"),
+        (tuple(Path(f"/{n}/{n * 3}") for n in "abcde"), "aaa, bbb, ccc and 2 more"),
+        ((Path("/a/cola"),), "cola"),
+    ],
+)
+def test_a_project_is_called_by_what_its_experts_share_and_never_as_the_base(experts, name):
+    assert project_name(recipe(*experts)) == name

@@ -34,7 +34,8 @@ from ace_gui.gui.plots.frame.base_plot import NOT_COMPUTED
 from ace_gui.gui.plots.frame.export_image import PictureDialog, PictureFormat, grab_plot
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.results import FINDINGS_KEPT, TRIALS_KEPT, Findings, Runs, run_titles
+from ace_gui.gui.state.results import FINDINGS_KEPT, TRIALS_KEPT, Findings, Runs
+from ace_gui.gui.state.run_names import run_titles
 from ace_gui.gui.widgets.tables import FigureSheet
 from ace_gui.recipe.values import Task
 from tests.gui.fakes import (
@@ -410,7 +411,7 @@ def test_two_merges_are_compared_layer_by_layer(comparing, worker):
     # √(5² + 0²) by the mean of √(3² + 1²) and √(4² + 1²)
     whole = 5 / ((np.sqrt(10) + np.sqrt(17)) / 2)
     assert comparing.differences.title.full_text.endswith(f"{whole:.2f}")
-    assert comparing.second.currentText() == "ACE-Merging · epsilon 0.5"
+    assert comparing.second.currentText() == "epsilon 0.5"
 
 
 def test_the_selected_layers_spectra_are_asked_for_and_shown(comparing, worker, qtbot):
@@ -423,7 +424,7 @@ def test_the_selected_layers_spectra_are_asked_for_and_shown(comparing, worker, 
     values = [curve.y.tolist() for curve in comparing.spectra.curves()]
     assert values == [[3.0, 1.0], [4.0, 0.5]]
     labels = [curve.label for curve in comparing.spectra.curves()]
-    assert labels == ["1: ACE-Merging", "2: ACE-Merging · epsilon 0.5"]
+    assert labels == ["1: ACE-Merging", "2: epsilon 0.5"]
 
 
 def test_a_merge_that_is_gone_is_no_longer_compared(comparing, worker, qtbot):
@@ -504,11 +505,11 @@ def test_runs_have_distinct_titles(session):
     assert run_titles(made, (ACE, LINEAR)) == (
         "ACE-Merging (1)",
         "Weight averaging",
-        "ACE-Merging · epsilon 1e-5",
+        "epsilon 1e-5",
         "ACE-Merging (2)",
     )
     assert run_titles(made[1:2], ()) == ("linear",)
     labelled = replace(ACE, fields=tuple(replace(f, label="Ridge ε") for f in ACE.fields))
-    assert run_titles(made[2:3], (labelled,)) == ("ACE-Merging · ε 1e-5",)
+    assert run_titles(made[2:3], (labelled,)) == ("ACE-Merging, ε 1e-5",)
     automatic = run("ace", "/5", variant="automatic", epsilon=1e-5)
-    assert run_titles([automatic], (labelled,)) == ("ACE-Merging, automatic · ε 1e-5",)
+    assert run_titles([automatic], (labelled,)) == ("ACE-Merging, automatic, ε 1e-5",)
