@@ -184,10 +184,39 @@ def test_where_there_is_no_room_panels_take_turns(loaded):
     cards = loaded.workspace.cards
     line = loaded.fontMetrics().height()
     loaded.setMinimumSize(0, 0)
-    loaded.resize(60 * line, 34 * line)
+    loaded.resize(60 * line, 24 * line)
     assert cards.in_turns
     assert loaded.workspace.layers.isVisible()
     assert not loaded.workspace.inspector.isVisible()
     loaded.workspace.show_checks()
     assert loaded.workspace.inspector.isVisible()
     assert not loaded.workspace.layers.isVisible()
+
+
+def test_in_a_low_window_the_views_fold_beside_table_and_spectrum(loaded):
+    workspace = loaded.workspace
+    line = loaded.fontMetrics().height()
+    cards = workspace.cards
+    views = workspace.heterogeneity
+    loaded.setMinimumSize(0, 0)
+    loaded.resize(74 * line, 38 * line)
+    assert not cards.in_turns
+    assert cards.views_are_folded
+    assert workspace.layers.isVisible()
+    assert workspace.inspector.isVisible()
+    assert views.tabs.bar.isVisible(), "the same tabs at all sizes"
+    assert not views.plot.isVisible()
+    cards.fold_button.click()
+    assert views.plot.isVisible()
+    assert "Fold" in cards.fold_button.accessibleName()
+    cards.save(loaded.settings)
+    cards.fold_button.click()
+    assert not views.plot.isVisible()
+    cards.restore(loaded.settings)
+    assert views.plot.isVisible()
+    cards.fold_button.click()
+    workspace.show_health()
+    assert not cards.views_are_folded
+    loaded.resize(90 * line, 60 * line)
+    cards.reset()
+    assert not cards.views_are_folded

@@ -31,6 +31,7 @@ from ace_gui.gui.widgets.layout import GAP, across, down, pane
 
 _DELAY: Final = 60  # ms: many figures arrive at once
 _BESIDE: Final = 52  # in text lines: the least width for the paragraphs beside each other
+_LOW: Final = 32  # in text lines: in a lower window the strip is folded at first
 _FOLD: Final = "Hide the summary of this merge"
 _UNFOLD: Final = "Show the summary of this merge"
 
@@ -48,6 +49,7 @@ class SummaryStrip(QFrame):
         super().__init__()
         self.setProperty("kind", "card")
         self._session = session
+        self._wants_folded: bool | None = None
         self._warned = 0
         """The number of tensors with a warning."""
 
@@ -69,7 +71,7 @@ class SummaryStrip(QFrame):
             changed.connect(self._update_soon)
         session.layers.learnt.connect(self._update_soon)
         healths.warned.connect(self._count_warned)
-        self.set_folded(False)
+        self._fold(False)
         self.refresh()
 
     def _count_warned(self, warned: int) -> None:
@@ -83,13 +85,30 @@ class SummaryStrip(QFrame):
         else:
             start_once(self._timer)
 
+    def fit(self, height: int) -> None:
+        """Fold in a low window, unless the user has decided. ``height``: of the window, in px."""
+        if self._wants_folded is None:
+            self._fold(height < _LOW * self.fontMetrics().height())
+
     @property
     def is_folded(self) -> bool:
         """Whether only the title is shown."""
         return self._body.isHidden()
 
-    def set_folded(self, folded: bool) -> None:
-        """Show the title alone, or everything."""
+    @property
+    def wants_folded(self) -> bool | None:
+        """What the user has decided; None: nothing yet."""
+        return self._wants_folded
+
+    def set_folded(self, folded: bool | None) -> None:
+        """Show the title alone, or everything; None: it depends on the window's height."""
+        self._wants_folded = folded
+        if folded is not None:
+            self._fold(folded)
+        else:
+            self.fit(self.window().height())
+
+    def _fold(self, folded: bool) -> None:
         self._body.setVisible(not folded)
         if folded:
             tip = _UNFOLD

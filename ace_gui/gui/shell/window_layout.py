@@ -33,7 +33,12 @@ _TURNS: Final = (
     ("One layer", "Details of the selected tensor"),
     ("All layers", "γ and other views of the whole model"),
 )
-_LEAST: Final = (49, 39)  # in text lines: the minimum width and height for all three cards together
+_LEAST: Final = (49, 22)  # in text lines: the minimum width and height for all three cards together
+_UNFOLDED: Final = 38  # in text lines: in a lower window the views are folded at first
+_FOLD: Final = "Fold the views of all layers"
+_UNFOLD: Final = "Unfold the views of all layers"
+_AROUND: Final = 18  # px above and below the views' titles in their card
+_NO_LIMIT: Final = 16_777_215  # Qt's maximum size
 _APART: Final = (50, 28)  # in text lines: the minimum initial size of a detached window
 _SIZES: Final = {"rows": (39, 18), "top": (50, 29)}  # in text lines
 
@@ -42,9 +47,9 @@ class Cards(QWidget):
     """The cards of layers and inspector above the card with the views of all layers.
 
     Its button, F11, or a double click on its background or its tabs maximises a card (see
-    ``toggle_maximised``). ``toggle_detached`` moves it into its own window. If there is no room for
-    three cards, a row of segments switches between them. ``maximised`` carries whether the user has
-    maximised a card.
+    ``toggle_maximised``). ``toggle_detached`` moves it into its own window. The views can be
+    folded, and are at first if the window is low. If there is still no room for three cards, a row
+    of segments switches between them. ``maximised`` carries whether the user has maximised a card.
     """
 
     maximised = Signal(bool)
@@ -69,6 +74,12 @@ class Cards(QWidget):
         self.top.setStretchFactor(1, 1)
         self.rows.setStretchFactor(0, 1)
         self._buttons: dict[int, QToolButton] = {}
+        self._views = panels[VIEWS]
+        self._views_tabs = tabs[VIEWS]
+        self._least_views = 0  # px
+        self._is_folded: bool | None = None  # None: it depends on the height
+        self._shares = [2, 1]  # the heights of the rows before the views were folded
+        self.fold_button = tool_button("", "", self._toggle_fold)
         for index, (content, bar) in enumerate(zip(self._cards, tabs, strict=True)):
             content.installEventFilter(self)
             if bar is not None:
@@ -83,6 +94,56 @@ class Cards(QWidget):
         return self.width() < _LEAST[0] * line or self.height() < _LEAST[1] * line
 
     @property
+    def views_are_folded(self) -> bool:
+        """Whether only the titles of the views are shown."""
+        if self._alone is not None or VIEWS in self._detached or self.in_turns:
+            return False
+        low = self.height() < _UNFOLDED * self.fontMetrics().height()
+        if self._is_folded is None:
+            return low
+        return self._is_folded
+
+    def set_least_views(self, height: int) -> None:
+        """Set the least height of the views in px, unless they are folded."""
+        self._least_views = height
+        self.arrange()
+
+    def _toggle_fold(self) -> None:
+        self._is_folded = not self.views_are_folded
+        self.arrange()
+
+    def _unfold(self) -> None:
+        if self.views_are_folded:
+            self._toggle_fold()
+
+    def _fold_views(self, folded: bool) -> None:
+        tabs = self._views_tabs
+        card_of_views = self._cards[VIEWS]
+        if tabs is None:
+            return
+        tabs.fold(folded)
+        self._views.setMinimumHeight(0 if folded else self._least_views)
+        was_folded = card_of_views.maximumHeight() < _NO_LIMIT
+        if folded:
+            card_of_views.setFixedHeight(tabs.maximumHeight() + _AROUND)
+        else:
+            card_of_views.setMinimumHeight(0)
+            card_of_views.setMaximumHeight(_NO_LIMIT)
+        if folded and not was_folded:
+            self._shares = self.rows.sizes()
+        if folded:
+            self.rows.setSizes([self.height(), card_of_views.maximumHeight()])
+        elif was_folded:
+            self.rows.setSizes(self._shares)
+        if folded:
+            words = _UNFOLD
+        else:
+            words = _FOLD
+        named(self.fold_button, words, words)
+        arrow = Qt.ArrowType
+        self.fold_button.setArrowType(arrow.UpArrow if folded else arrow.DownArrow)
+
+    @property
     def is_maximised(self) -> bool:
         return self._alone is not None
 
@@ -93,6 +154,8 @@ class Cards(QWidget):
         self._current = index
         if self._alone is not None:
             self._alone = index
+        if index == VIEWS:
+            self._unfold()
         self.arrange()
 
     def toggle_maximised(self) -> None:
@@ -114,7 +177,7 @@ class Cards(QWidget):
     def reset(self) -> None:
         """Show all cards with their initial sizes."""
         self.put_back()
-        self._alone = None
+        self._alone = self._is_folded = None
         line = self.fontMetrics().height()
         for splitter in (self.rows, self.top):
             splitter.setSizes([lines * line for lines in _SIZES[splitter.objectName()]])
@@ -132,13 +195,19 @@ class Cards(QWidget):
         alone = settings.layout("alone")
         if not alone.isEmpty():
             self._toggle(int(alone.data()))
+        folded = settings.layout("views")
+        if folded.isEmpty():
+            self._is_folded = None
+        else:
+            self._is_folded = folded.data() == b"1"
+        self.arrange()
 
     def save(self, settings: Settings) -> None:
         """Save the layout, but not the splitter sizes while some cards are hidden."""
         if self._detached:
             for splitter, state in self._borders.items():
                 settings.save_layout(splitter.objectName(), state)
-        elif self._alone is None and not self.in_turns:
+        elif self._alone is None and not self.in_turns and not self.views_are_folded:
             for splitter in (self.rows, self.top):
                 settings.save_layout(splitter.objectName(), splitter.saveState())
         for index in range(len(self._cards)):
@@ -154,6 +223,11 @@ class Cards(QWidget):
         else:
             alone = str(self._alone).encode()
         settings.save_layout("alone", QByteArray(alone))
+        if self._is_folded is None:
+            folded = b""
+        else:
+            folded = str(int(self._is_folded)).encode()
+        settings.save_layout("views", QByteArray(folded))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -238,6 +312,8 @@ class Cards(QWidget):
         for index, panel in enumerate(self._cards):
             if index not in self._detached:
                 panel.setVisible(single in (None, index))
+        self._fold_views(self.views_are_folded)
+        self.fold_button.setVisible(self._alone is None and not turns)
         above = {LAYERS, INSPECTOR} - self._detached.keys()
         self.top.setVisible(bool(above) if single is None else single in above)
         for index, button in self._buttons.items():
@@ -251,7 +327,11 @@ class Cards(QWidget):
         button = tool_button("", "", lambda: self._toggle(index))
         self._buttons[index] = named(button, "Maximise this panel", tip)
         button.setCheckable(True)
-        tabs.setCornerWidget(button, Qt.Corner.TopRightCorner)
+        corner: QWidget = button
+        if index == VIEWS:
+            corner = pane(across(self.fold_button, button, gap=0))
+            tabs.bar.tabBarClicked.connect(lambda _: self._unfold())
+        tabs.setCornerWidget(corner, Qt.Corner.TopRightCorner)
         tabs.bar.tabBarDoubleClicked.connect(lambda _: self._toggle(index))
 
 

@@ -145,7 +145,7 @@ class Workspace(QWidget):
 
     def _measure(self, metrics: QFontMetrics) -> None:
         self.inspector.setMinimumWidth(26 * metrics.height())  # the titles of its tabs
-        self.heterogeneity.setMinimumHeight(11 * metrics.height())
+        self.cards.set_least_views(11 * metrics.height())
         if self.isVisible():
             self._settling.run(self._settle())
 
@@ -161,6 +161,7 @@ class Workspace(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Fit the column in a turn of its own, because that may repeat the layout."""
         super().resizeEvent(event)
+        self.summary.fit(event.size().height())
         if self.isVisible():
             self._fitting.start()
         else:
@@ -320,7 +321,7 @@ class Workspace(QWidget):
         self.left.fold(self.left.is_narrow)
         self._share_width()
         self.cards.reset()
-        self.summary.set_folded(False)
+        self.summary.set_folded(None)
 
     def restore_layout(self, settings: Settings) -> None:
         state = settings.layout("columns")
@@ -328,7 +329,8 @@ class Workspace(QWidget):
             self._columns.restoreState(state)
         if not settings.layout("folded").isEmpty():
             self.left.fold(True)
-        self.summary.set_folded(not settings.layout("summary").isEmpty())
+        folded = settings.layout("summary")
+        self.summary.set_folded(None if folded.isEmpty() else folded.data() == b"1")
         self.cards.restore(settings)
 
     def save_layout(self, settings: Settings) -> None:
@@ -336,6 +338,10 @@ class Workspace(QWidget):
             settings.save_layout("columns", self._columns.saveState())
         folded = self.left.is_folded and not self.left.is_narrow  # only if the user has chosen it
         settings.save_layout("folded", QByteArray(b"1" if folded else b""))
-        hides_summary = self.summary.is_folded
-        settings.save_layout("summary", QByteArray(b"1" if hides_summary else b""))
+        wanted = self.summary.wants_folded
+        if wanted is None:
+            kept = b""
+        else:
+            kept = str(int(wanted)).encode()
+        settings.save_layout("summary", QByteArray(kept))
         self.cards.save(settings)

@@ -7,7 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, QSize, Qt, QTimer, SignalInstance
 from PySide6.QtGui import QFont, QFontMetrics, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QTabBar, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QTabWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.theme import change_kind
 from ace_gui.gui.theme.style import tab_space
@@ -96,6 +96,7 @@ class IdleQueue(QObject):
 
 
 _SMALLER: Final = 0.85  # of the font size
+_NO_LIMIT: Final = 16_777_215  # Qt's maximum size
 
 
 class _FittingTabBar(QTabBar):
@@ -190,6 +191,13 @@ class LazyTabs(QTabWidget):
     def contents(self) -> Iterator[QWidget]:
         """The contents created so far."""
         yield from tuple(self._contents.values())
+
+    def fold(self, folded: bool) -> None:
+        """Show the titles alone, or with the current content."""
+        pages = self.findChild(QStackedWidget)
+        assert pages is not None
+        pages.setVisible(not folded)
+        self.setMaximumHeight(self.bar.sizeHint().height() if folded else _NO_LIMIT)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         corner = self.cornerWidget(Qt.Corner.TopRightCorner)
