@@ -172,13 +172,14 @@ class Sessions(QObject):
         file = self._file
         self._background.start(lambda: _write(file, recipe))
 
-    def leave(self, *, keep: bool) -> Path | None:
-        """Close the project. ``keep``: it has no file, so write one and return its path."""
+    def leave(self, *, keep: bool, name: str = "") -> Path | None:
+        """Close the project. ``keep``: it has no file, so write one and return its path. ``name``:
+        of the file; empty: the models' name."""
         self._timer.stop()
         recipe = self._recipe()
         target_file = None
         if keep and recipe is not None:
-            target_file = target = self._place_of(recipe)
+            target_file = target = self._place_of(recipe, name)
             with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
             self._background.start(lambda: _write(target, recipe))
@@ -191,10 +192,13 @@ class Sessions(QObject):
             self._lock = None
         return target_file
 
-    def _place_of(self, recipe: Recipe) -> Path:
-        """A file with the models' name. Another project keeps its own file, also of these models:
-        its tasks, parameters or overrides would be lost."""
-        for file in _free_names(self._folder, project_name(recipe)):
+    def _place_of(self, recipe: Recipe, name: str) -> Path:
+        """A file with this name, or the models' name.
+
+        Another project keeps its own file, also of these models: its tasks, parameters or
+        overrides would be lost.
+        """
+        for file in _free_names(self._folder, name or project_name(recipe)):
             if not there(file) or _is_text_of(file, recipe):
                 return file
         raise AssertionError  # there is always another number
@@ -235,6 +239,14 @@ def project_name(recipe: Recipe) -> str:
 
 _LEAST_NAME: Final = 3  # letters that names have in common
 _NAMED: Final = 3  # experts in the name of a project
+
+
+def move_project(file: Path, name: str) -> Path:
+    """Rename a project's file, and return its new path. Nothing is overwritten. Raises OSError."""
+    moved = next(free for free in _free_names(file.parent, name) if free == file or not there(free))
+    if moved != file:
+        file.rename(moved)
+    return moved
 
 
 def project_of(models: Sequence[Path], files: Iterable[Path]) -> Path | None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import QMimeData, QObject, Signal
 from PySide6.QtWidgets import QMessageBox
 
-from ace_gui.errors import WorkbenchError
+from ace_gui.errors import OutputError, WorkbenchError
 from ace_gui.formatting import printable
 from ace_gui.gui.control.persistence import (
     TUNED,
     is_written_by_program,
+    move_project,
     project_name,
     project_of,
 )
@@ -64,6 +65,9 @@ class Project(QObject):
         self._window = window
         self._then: Callable[[], object] | None = None
         self.file: Path | None = None
+        self._chosen_name = ""
+        """The user's name for a project that has no file yet."""
+
         self.box: QMessageBox | None = None
         # the tasks as they were opened or saved; undo steps do not contain them
         self._tasks = session.draft.planned.tasks
@@ -97,17 +101,40 @@ class Project(QObject):
         if self.file is not None:
             return short_name(self.file)
         inputs = self._session.draft.inputs
-        if inputs.base is not None:
-            return project_name(inputs.recipe())
-        return ""
+        if inputs.base is None:
+            return ""
+        return self._chosen_name or project_name(inputs.recipe())
+
+    @property
+    def can_be_renamed(self) -> bool:
+        """Whether its name is not that of a file that the user keeps."""
+        return self.file is None or self.file.is_relative_to(sessions_folder())
+
+    def rename(self, name: str) -> None:
+        """Give the project another name; its file, if it has one, moves to a free name."""
+        if not self.can_be_renamed:
+            return
+        if self.file is None:
+            self._chosen_name = name
+        else:
+            self._move(self.file, name)
+        self._emit_changed()
+
+    def _move(self, file: Path, name: str) -> None:
+        try:
+            moved = move_project(file, name)
+        except OSError as error:
+            sentence = f"{file} cannot be renamed: {error.strerror or error}."
+            self._session.fail(OutputError(sentence, path=file))
+            return
+        self._settings.replace_recent(file, moved)
+        self.file = moved
 
     def open(self, paths: tuple[Path, ...]) -> None:
         """Record that a recipe or models were opened."""
         is_recipe = len(paths) == 1 and paths[0].suffix.lower() in RECIPES
-        if is_recipe:
-            self.file = paths[0].absolute()
-        else:
-            self.file = None
+        self.file = paths[0].absolute() if is_recipe else None
+        self._chosen_name = ""
         self._history.reset()
         self._tasks = self._session.draft.planned.tasks
         if self.file is not None and not self.is_sample:
@@ -126,11 +153,12 @@ class Project(QObject):
     def leave(self) -> None:
         """Close the project. Unsaved work is kept for later, unless it was to be discarded."""
         unsaved = self.is_modified and not self._is_discarded
-        saved_file = self._sessions.leave(keep=self.file is None or unsaved)
+        name = self.name if self.file is None else ""
+        kept = self._sessions.leave(keep=self.file is None or unsaved, name=name)
         self._is_discarded = False
-        if saved_file is not None:
-            self._settings.remember(saved_file)
-        file = saved_file or self.file
+        if kept is not None:
+            self._settings.remember(kept)
+        file = kept or self.file
         if file is not None:
             self._settings.note(RecentProject.of(self._session, file))
         self.file = None
@@ -209,10 +237,7 @@ class Opener:
 
     def _open_or_continue(self, paths: Sequence[Path]) -> None:
         """Open models, or the project of the same models that the person wants to continue."""
-        if len(paths) > 1:
-            earlier = project_of(paths, self._window.settings.recent)
-        else:
-            earlier = None
+        earlier = project_of(paths, self._window.settings.recent) if len(paths) > 1 else None
         if earlier is None:
             self._conductor.open(paths)
             return
@@ -312,10 +337,7 @@ class Opener:
 
     def save_report(self) -> None:
         """Ask for a path and write the report of the finished merge there."""
-        if self._project.name:
-            name = f"{self._project.name}-merge.html"
-        else:
-            name = "merge.html"
+        name = f"{self._project.name}-merge.html" if self._project.name else "merge.html"
 
         write = self._window.output.report
         dialog = ask_target(
@@ -385,10 +407,7 @@ class Opener:
         if mergekit:
             return dump_mergekit(recipe, self._session.draft.resolved_parameters(), folder)
         note = self._session.results.note_on(self._session.draft.inputs)
-        if note:
-            tuned = f"{TUNED}{printable(note)}.\n"
-        else:
-            tuned = ""
+        tuned = f"{TUNED}{printable(note)}.\n" if note else ""
         return tuned + dump_recipe(self._session.draft.recipe_to_save(), folder)
 
 
@@ -456,12 +475,7 @@ class RecentProjects(QObject):
 
     def _allow(self) -> None:
         busy = self._window.session.activity.is_writing
-        if busy:
-            why = WAIT
-        elif self._is_known:
-            why = ""
-        else:
-            why = "There is no last session."
+        why = WAIT if busy else "" if self._is_known else "There is no last session."
         set_allowed(self._window.actions_.reopen, why)
         self._menus.recent.setEnabled(bool(self._recent_shown) and not busy)
 
@@ -489,10 +503,7 @@ class RecentProjects(QObject):
         if not words:
             return
         self._help.crash = words
-        if self._recovered:
-            reopen = {"Reopen last session": self.reopen}
-        else:
-            reopen = {}
+        reopen = {"Reopen last session": self.reopen} if self._recovered else {}
         self._show_crash({**reopen, "Report a problem": self._help.report_problem})
 
     def _show_crash(self, answers: Mapping[str, Callable[[], object]]) -> None:

@@ -381,14 +381,16 @@ class LeftColumn(QWidget):
 
     folded_changed = Signal(bool)
 
-    def __init__(self, session: Session, experts: QWidget, method: QWidget, runs: QWidget) -> None:
+    def __init__(
+        self, session: Session, name: QWidget, experts: QWidget, method: QWidget, runs: QWidget
+    ) -> None:
         super().__init__()
         self.is_narrow = False
         self.is_folded = False
         self._single_card = _WholeColumn(self)
         inputs = pane(down(experts, (method, 1), gap=GAP))
         area = scroll_area("Models and method", inputs, tabs=False)
-        self._single_card.setLayout(down((area, 1), runs, margins=(4, 0, 4, 0), gap=GAP))
+        self._single_card.setLayout(down(name, (area, 1), runs, margins=(4, 0, 4, 0), gap=GAP))
         self.rail = Rail(session, self)
         self.rail.opened.connect(lambda: self.fold(False))
         self.setLayout(across(self.rail, (self._single_card, 1), gap=0))

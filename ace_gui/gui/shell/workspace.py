@@ -24,6 +24,7 @@ from ace_gui.gui.panels.layer_panels import LayerPanel
 from ace_gui.gui.panels.layers_panel import LayersPanel
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.models_and_runs import ExpertsPanel, RunsPanel
+from ace_gui.gui.panels.project_name import ProjectName
 from ace_gui.gui.panels.scores_page import ScoresPage
 from ace_gui.gui.panels.summary_strip import SummaryStrip
 from ace_gui.gui.panels.tasks_tab import TasksTab
@@ -80,6 +81,7 @@ class Workspace(QWidget):
         window = self._window
         session = self._window.session
         actions = window.actions_
+        self.project_name = ProjectName()
         self.experts = ExpertsPanel(session, window.opener.change_base, actions.add_experts)
         self.method = MethodPanel(session, actions.choose_method)
         self.runs = RunsPanel(session, window.runs, actions.clean_up)
@@ -113,6 +115,10 @@ class Workspace(QWidget):
         window.session.try_wanted.connect(self.try_example)
         window.queries.awaited.connect(self.set_awaited)
         actions.inputs.toggled.connect(lambda visible: self.left.fold(not visible))
+        self.project_name.renamed.connect(window.project.rename)
+        for changed in (window.project.changed, window.session.draft.changed):
+            changed.connect(self._show_project)
+        self._show_project()
         self.summary.chosen.connect(self._choose_layers)
         self.summary.step_wanted.connect(self._take_step)
         self.left.folded_changed.connect(lambda folded: actions.inputs.setChecked(not folded))
@@ -132,7 +138,7 @@ class Workspace(QWidget):
     def _lay_out(self, session: Session) -> None:
         panels = (self.layers, self.inspector, self.heterogeneity)
         self.cards = Cards(panels, (None, self.inspector.tabs, self.heterogeneity.tabs))
-        self.left = LeftColumn(session, self.experts, self.method, self.runs)
+        self.left = LeftColumn(session, self.project_name, self.experts, self.method, self.runs)
         self._spaces = QStackedWidget()
         self._layers_page = pane(down(self.summary, (self.cards, 1), gap=GAP))
         self._spaces.addWidget(self._layers_page)
@@ -232,6 +238,10 @@ class Workspace(QWidget):
         self.cards.bring(INSPECTOR if tabs is self.inspector.tabs else VIEWS)
         tabs.setCurrentIndex(index)
         tabs.bar.setFocus()
+
+    def _show_project(self) -> None:
+        project = self._window.project
+        self.project_name.show_name(project.name, is_editable=project.can_be_renamed)
 
     def _choose_layers(self, names: Sequence[str]) -> None:
         """Select the tensors of a link of the summary."""
