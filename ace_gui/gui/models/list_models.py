@@ -205,10 +205,10 @@ class RunsModel(QStandardItemModel):
     def _lines(self, run: MergeRun, title: str) -> RunLines:
         methods = self._session.draft.methods
         results = self._session.results
-        if title.startswith(title_parts(run, methods)[0]):
-            parts = []
-        else:
+        if run.name:
             parts = title_parts(run, methods)
+        else:
+            parts = []
         current = run is results.merge
         if current:
             parts.insert(

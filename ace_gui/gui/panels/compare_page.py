@@ -187,7 +187,7 @@ class ComparePanel(LayerPanel):
         elif not comparison.differences:
             self.differences.clear("Comparing …")
         else:
-            names = [row.name for row in self.session.layers.rows]
+            names = [row.name for row in self.session.layers.rows if row.is_merged]
             self.differences.show_differences(of_merges(names, comparison.differences))
             self.differences.select(self.session.selection)
             self.view.select(self.differences.row_of(self.session.selection))

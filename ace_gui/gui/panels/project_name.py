@@ -26,6 +26,7 @@ class ProjectName(QLineEdit):
         self.setAccessibleName("Project name")
         self.setFont(face(Face.HEADING))
         self.setMaxLength(80)
+        self.setFrame(False)
         self.editingFinished.connect(self._finish)
 
     def show_name(self, name: str, *, is_editable: bool) -> None:

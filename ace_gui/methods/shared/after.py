@@ -60,7 +60,7 @@ def cap_(change: Tensor, largest: float, norm: float) -> float:
 def limited(
     merged: Merged, deltas: Deltas, weights: Weights, base_OI: Tensor, delta: float
 ) -> Merged:
-    """The merge of a matrix with its change capped, and a note on the effect.
+    """The merge of a matrix with its change capped, and the factor of the cap.
 
     The experts' weights do not matter, so that a cap means the same for methods that add task
     vectors and for those that average them. Experts of weight 0 or without a change are ignored.
@@ -77,11 +77,7 @@ def limited(
         return replace(merged, diagnostics=replace(before, notes=(*before.notes, note)))
     largest = largest_change(traces, math.sqrt(energy(base_OI)), delta)
     factor = cap_(merged.delta, largest, math.sqrt(energy(merged.delta)))
-    if factor == 1:
-        notes = before.notes
-    else:
-        notes = (*before.notes, _sentence(factor))
-    diagnostics = replace(before, cap_factor=factor * (before.cap_factor or 1.0), notes=notes)
+    diagnostics = replace(before, cap_factor=factor * (before.cap_factor or 1.0))
     return replace(merged, diagnostics=diagnostics)
 
 
@@ -143,10 +139,6 @@ def _rooted(delta_OI: Tensor, noise: float, tolerance: Tolerance) -> RootSpectru
     if rooted.error <= limit:
         return rooted
     return None
-
-
-def _sentence(factor: float) -> str:
-    return f"The cap scaled the merged change to {factor:.3g} of its norm."
 
 
 def _traces(merged: Merged, deltas: Deltas, weights: Weights) -> list[float]:

@@ -385,6 +385,13 @@ def difference(
     )
 
 
+def test_only_merged_tensors_are_compared(comparing, worker):
+    worker.say(difference("layer.0.q.bias", 1.0, 1.0, 0.0), job=worker.newest(DifferenceJob))
+    comparing.refresh()
+    names, *_ = comparing.differences.columns()
+    assert list(names.values) == [QUERY, KEY]
+
+
 @pytest.fixture
 def comparing(loaded, worker, qtbot) -> ComparePanel:
     """The panel in view, with the differences of two merges known."""
