@@ -286,7 +286,21 @@ def _given_columns(
             continue
         chosen[role] = (names,) if isinstance(names, str) else tuple(names)
         require_columns(table.path, table.columns, chosen[role])
+    _require_different(task, chosen)
     return chosen
+
+
+def _require_different(task: Task, chosen: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise TaskError if a column has two roles: a model would be asked for what it is given."""
+    roles: dict[str, str] = {}
+    for role, names in chosen.items():
+        for name in names:
+            if roles.setdefault(name, role) != role:
+                raise TaskError(
+                    f"{task.title}: the column {name!r} is both {roles[name]} and {role}; choose "
+                    "different columns.",
+                    key="columns",
+                )
 
 
 def _only(columns: Sequence[str]) -> str | None:

@@ -13,6 +13,7 @@ from PySide6.QtGui import QDropEvent, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QLabel, QStackedLayout, QWidget
 
 from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.state.run_names import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, tooltip
@@ -123,6 +124,35 @@ class RunButton(ProgressButton):
             name = self._name or self.action
             self.setAccessibleName(f"Stop: {name}" if running else name)
         self.setEnabled(running or not obstacle)
+
+
+class EvaluateButton(RunButton):
+    """The button that evaluates base, experts and merges."""
+
+    def __init__(self, session: Session, scoring: Scoring) -> None:
+        super().__init__("Evaluate", scoring.evaluate, scoring.cancel)
+        self._session = session
+        self._scoring = scoring
+        activity = session.activity
+        for changed in (activity.changed, activity.progressed, session.draft.changed):
+            changed.connect(self.refresh)
+        scoring.changed.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        running = self._scoring.is_running
+        progress = self._session.activity.progress
+        share = 0.0
+        tip = "Evaluate base, experts and every finished merge"
+        if (
+            running
+            and progress is not None
+            and progress.state is ActivityState.SCORING
+            and progress.total
+        ):
+            share = progress.done / progress.total
+            tip = progress.title
+        self.show_job(running, self._scoring.obstacle, tip=tip, share=share)
 
 
 class MergeChoice(Choice):

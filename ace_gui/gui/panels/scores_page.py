@@ -14,13 +14,18 @@ from ace_gui.formatting import counted
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.models.list_models import expert_colour
 from ace_gui.gui.panels.examples_tab import ExamplesStrip, ExamplesTab
-from ace_gui.gui.panels.job_page import JobPage, MergeChoice, Pages, RunButton, merges_of
+from ace_gui.gui.panels.job_page import (
+    EvaluateButton,
+    JobPage,
+    MergeChoice,
+    Pages,
+    merges_of,
+)
 from ace_gui.gui.panels.score_figures import FiguresCard, Mark, RoutesTable, ScoreLine
 from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.merge_plots import ScoreBarsPlot, ScoreGroup
-from ace_gui.gui.state.activity import ActivityState
 from ace_gui.gui.state.known_scores import ScoreFigure, TaskFigures, experts_are_better, figures_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face
@@ -174,35 +179,6 @@ class ScoresTab(JobPage):
             colour=expert_colour(self.session, row.owner),
             is_mean=row.is_mean,
         )
-
-
-class EvaluateButton(RunButton):
-    """The button that evaluates base, experts and merges."""
-
-    def __init__(self, session: Session, scoring: Scoring) -> None:
-        super().__init__("Evaluate", scoring.evaluate, scoring.cancel)
-        self._session = session
-        self._scoring = scoring
-        activity = session.activity
-        for changed in (activity.changed, activity.progressed, session.draft.changed):
-            changed.connect(self.refresh)
-        scoring.changed.connect(self.refresh)
-        self.refresh()
-
-    def refresh(self) -> None:
-        running = self._scoring.is_running
-        progress = self._session.activity.progress
-        share = 0.0
-        tip = "Evaluate base, experts and every finished merge"
-        if (
-            running
-            and progress is not None
-            and progress.state is ActivityState.SCORING
-            and progress.total
-        ):
-            share = progress.done / progress.total
-            tip = progress.title
-        self.show_job(running, self._scoring.obstacle, tip=tip, share=share)
 
 
 def _note(rows: list[TaskFigures]) -> str:

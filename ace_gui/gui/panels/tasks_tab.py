@@ -25,6 +25,7 @@ from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.models.list_models import expert_colour
 from ace_gui.gui.panels.job_page import (
     MARGINS,
+    EvaluateButton,
     ExamplePicture,
     JobPage,
     Pages,
@@ -81,9 +82,10 @@ class TasksTab(JobPage):
         add.setIcon(icon("add", "accent"))
         head = across((heading("Tasks"), 1), add)
         note = muted_label("Tasks are saved with the recipe. Drop data here.")
-        list_card = card(pane(down(head, (self.list, 1), note, margins=MARGINS)))
+        self.evaluate = EvaluateButton(session, scoring)
+        left = card(pane(down(head, (self.list, 1), note, self.evaluate, margins=MARGINS)))
         right = card(scroll_area("The chosen task", self.editor))
-        self.set_pages(card(self.empty), split(list_card, right, sizes=(360, 640), gap=GAP))
+        self.set_pages(card(self.empty), split(left, right, sizes=(360, 640), gap=GAP))
         self.follow(session.draft.changed, session.results.scores.changed)
 
     def _add_button(self, text: str, kind: str) -> QPushButton:

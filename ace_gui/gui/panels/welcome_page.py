@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -393,6 +394,7 @@ _SAMPLE: Final = (
     "A vision transformer of 72 tensors and five models fine-tuned from it. Merges in a few "
     "seconds; nothing is downloaded."
 )
+_IMAGES: Final = 2000
 _METHODS: Final = {
     "Weight averaging": "linear",
     "ACE, published": "ace",
@@ -417,7 +419,7 @@ class SampleCard(QWidget):
         below.addWidget(self.begin)
         below.addWidget(learn)
         what = secondary_label(_SAMPLE)
-        unit = "Mean accuracy on 2000 held-out images"
+        unit = f"Mean accuracy on {_IMAGES} held-out images ± its standard error"
         parts = (SamplePictures(), title, what, self.bars, muted_label(unit), 4, below)
         card.setLayout(down(*parts, margins=[_PADDING] * 4))
         self.setLayout(down(heading("New here?"), card, None, gap=12))
@@ -474,6 +476,11 @@ def _bars() -> list[Bar]:
     means = {title: figures.methods[name] for title, name in _METHODS.items()}
     bars = {"base": figures.base, **means, "experts": figures.experts}
     return [
-        Bar(title, mean, f"{mean:.3f}", strong=title == recommended.TITLE)
+        Bar(title, mean, f"{mean:.3f} ± {_error(mean):.3f}", strong=title == recommended.TITLE)
         for title, mean in bars.items()
     ]
+
+
+def _error(mean: float) -> float:
+    """The standard error of a share of right answers on the sample's images."""
+    return math.sqrt(mean * (1 - mean) / _IMAGES)

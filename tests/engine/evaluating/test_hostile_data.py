@@ -464,6 +464,8 @@ def test_tasks_that_do_not_suit(tmp_path):
     assert "columns: {label: NAME}" in refusal(path)
     assert "'four'" in refusal(path, columns={"text": "four"})
     assert "no use for 'image'" in refusal(path, columns={"image": "one"})
+    same = refusal(path, columns={"text": "one", "label": "one"})
+    assert "the column 'one' is both text and label; choose different columns." in same
     columns = {"text": "one", "label": "two"}
     assert "does no causal-lm" in refusal(path, kind=TaskKind.CAUSAL_LM, columns=columns)
     assert "not known" in refusal(path, {"architectures": ["BertModel"]}, columns=columns)

@@ -119,6 +119,15 @@ def test_a_problem_of_a_task_names_labels_in_quotation_marks_and_its_file_once(
     assert index.editor.fault.text() == fault.replace("`b`", "“b”")
 
 
+def test_models_are_evaluated_where_a_task_was_added(page, loaded, worker, qtbot):
+    index = page.show_tab(TasksTab)
+    add_described(loaded, worker, qtbot)
+    assert index.evaluate.isVisible()
+    index.evaluate.click()
+    assert len(worker.asked(EvaluateJob)) == 1
+    worker.say(JobDone(), job=worker.newest(EvaluateJob))
+
+
 def test_data_that_are_dropped_are_tasks_of_the_recipe(page, loaded, worker, qtbot):
     index = page.show_tab(TasksTab)
     draft = loaded.session.draft

@@ -38,6 +38,7 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import gamma_text
 from ace_gui.gui.theme import set_scheme
 from ace_gui.gui.widgets.file_dialogs import PICTURES, ask_paths
+from ace_gui.gui.widgets.labels import NamedBars
 from ace_gui.gui.widgets.tables import FittedTable
 from ace_gui.paths import Sample
 from tests.gui.fakes import BASE, COLA, load, plan, recipe
@@ -417,3 +418,9 @@ def test_another_project_opens_with_its_layers(loaded, worker):
     loaded.opener.open_paths([BASE, COLA])
     load(worker, COLA)
     assert loaded.header.workspaces.current == 0
+
+
+def test_the_samples_figures_have_their_errors(window):
+    (bars,) = window.welcome.findChildren(NamedBars)
+    assert len(bars.bars) == 5
+    assert all(" ± 0.0" in bar.text for bar in bars.bars)
