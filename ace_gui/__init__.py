@@ -18,6 +18,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # turns; the default of libgomp
 
 if TYPE_CHECKING:
     from ace_gui import errors as errors
+    from ace_gui.engine.contract.contents import ModelContents as ModelContents
     from ace_gui.engine.contract.events import Exported as Exported
     from ace_gui.engine.contract.events import FigureMade as FigureMade
     from ace_gui.engine.contract.events import GgufWritten as GgufWritten
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ace_gui.library import task as task
     from ace_gui.library import to_gguf as to_gguf
     from ace_gui.library import tune as tune
+    from ace_gui.library import verify as verify
     from ace_gui.library_results import Comparison as Comparison
     from ace_gui.library_results import Evaluation as Evaluation
     from ace_gui.library_results import Inspection as Inspection
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from ace_gui.recipe.values import Task as Task
 
 _NAMES: Final = {
+    "ace_gui.engine.contract.contents": "ModelContents",
     "ace_gui.engine.contract.events": (
         "Exported FigureMade GgufWritten JobProgress MergeFinished PlanReady TensorFinished"
     ),
@@ -66,7 +69,7 @@ _NAMES: Final = {
     "ace_gui.figures.sheet": "Sheet",
     "ace_gui.library": (
         "compare devices diff evaluate extract figure inspect list_methods load_model merge "
-        "merge_state_dicts plan report routes task to_gguf tune"
+        "merge_state_dicts plan report routes task to_gguf tune verify"
     ),
     "ace_gui.methods.method": "Kind",
     "ace_gui.methods.registry": "register_method",

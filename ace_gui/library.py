@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from ace_gui.engine import workflow
 from ace_gui.engine.capabilities import available_devices, method_info, use_threads
 from ace_gui.engine.cluster.ray_workers import workers_at
+from ace_gui.engine.contract.contents import ModelContents
 from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import (
     CovariancesCompared,
@@ -52,6 +53,7 @@ from ace_gui.engine.contract.scored import (
 from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.in_memory import StateDict, merged_state_dicts
 from ace_gui.engine.inspecting import compare_recipes
+from ace_gui.engine.inspecting.model_contents import model_contents
 from ace_gui.engine.inspecting.model_diff import diff_models
 from ace_gui.engine.output.exporters import with_output_checks
 from ace_gui.engine.output.models_of_experts import write_task_model
@@ -378,6 +380,28 @@ def diff(
     0.0
     """
     return _last(diff_models(a, b, convert=convert), ModelDiff, progress)
+
+
+def verify(
+    base: Path | str,
+    experts: Sequence[Path | str],
+    merged: Path | str,
+    *,
+    convert: bool = False,
+    progress: Progress | None = None,
+) -> ModelContents:
+    """Whether ``merged`` contains the experts: its change from the base as a sum of theirs.
+
+    In each tensor, and over all matrices, the least squares of its change in the experts' changes,
+    and what is left over beyond the rounding of the files. Arguments as for ``diff``; experts and
+    ``merged`` may be adapters. Raises RecipeError, MismatchError, and the errors of reading.
+
+    >>> kept = ace_gui.merge({**recipe, "merge_method": "linear"}, "plain-mean")
+    >>> ace_gui.verify("base", ["expert-a", "expert-b"], "plain-mean").sentences[0]
+    'It is the mean of `expert-a` and `expert-b`.'
+    """
+    events = model_contents(str(base), list(map(str, experts)), str(merged), convert=convert)
+    return _last(events, ModelContents, progress)
 
 
 def report(

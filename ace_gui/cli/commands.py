@@ -230,6 +230,22 @@ class Diff(Reading, WithJson):
             raise typer.BadParameter("--json and --picture need different files.")
 
 
+@command(app, "verify", "verifying:verify_model")
+class Verify(Reading, WithJson):
+    """Show whether a merged folder contains these experts, and what else; change nothing."""
+
+    models: list[str] = argument(
+        "BASE EXPERT… MERGED",
+        "Models or adapters: the base first, the merged one last.",
+        parser=model_given,
+    )
+
+    def check(self) -> None:
+        """Raise BadParameter without an expert."""
+        if len(self.models) < 3:
+            raise typer.BadParameter("Give a base, at least one expert, and the merged model.")
+
+
 @command(app, "estimate", "merging:estimate_recipe")
 @command(app, "plan", "merging:under_old_name", hidden=True)  # until the next release
 class Estimate(Computing, WithCluster, WithJson):

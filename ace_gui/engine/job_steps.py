@@ -38,6 +38,7 @@ from ace_gui.engine.inspecting.compare_covariances import (
 )
 from ace_gui.engine.inspecting.compare_recipes import compare
 from ace_gui.engine.inspecting.layer_spectra import distribution, spectrum, subspaces
+from ace_gui.engine.inspecting.model_contents import model_contents
 from ace_gui.engine.inspecting.model_diff import diff_models, difference
 from ace_gui.engine.inspecting.statistics import analyse, sampled
 from ace_gui.engine.inspecting.tune_parameters import tune
@@ -200,6 +201,12 @@ def compare_stores(job: jobs.DifferenceJob, _: Runner) -> Events:
 def compare_models(job: jobs.DiffJob, _: Runner) -> Events:
     """Steps of a ``DiffJob``."""
     yield from diff_models(job.first, job.second)
+
+
+@steps_of.register(jobs.VerifyJob)
+def find_contents(job: jobs.VerifyJob, _: Runner) -> Events:
+    """Steps of a ``VerifyJob``."""
+    yield from model_contents(job.base, job.experts, job.merged, convert=job.convert)
 
 
 @steps_of.register(jobs.ReportJob)

@@ -267,6 +267,7 @@ def test_numbers_that_are_none(option: str, value: str, tmp_path):
 
 
 _TWO_MODELS = tuple(str(Sample.IMAGES.recipe.parent / name) for name in ("base", "experts/digits"))
+_THREE_MODELS = (*_TWO_MODELS, str(Sample.IMAGES.recipe.parent / "experts" / "glyphs"))
 _WITH_JSON: dict[str, tuple[list[str], str]] = {
     "merge": (["--out", "NEW"], "files"),
     "merge --dry-run": ([], "units"),
@@ -275,6 +276,7 @@ _WITH_JSON: dict[str, tuple[list[str], str]] = {
     "inspect": ([], "layers"),
     "estimate": (["--speed", "10", "--disk", "100"], "units"),
     "diff": ([], "tensors"),
+    "verify": ([], "experts"),
     "methods": ([], "methods"),
     "devices": ([], "devices"),
     "cache": ([], "caches"),
@@ -289,10 +291,10 @@ _COMPUTING = {"figure", "merge", "extract", "report", "estimate", "inspect", *_S
 _SHARED = {
     "--quiet": None,
     "--verbose": None,
-    "--threads": {*_COMPUTING, "diff"},
+    "--threads": {*_COMPUTING, "diff", "verify"},
     "--device": _COMPUTING,
     "--limit": {*_SCORING, "merge", "report"},
-    "--convert": {*_COMPUTING, "diff"},
+    "--convert": {*_COMPUTING, "diff", "verify"},
     "--cluster": {*_SCORING, "merge", "estimate"},
     "--json": {line.split()[0] for line in _WITH_JSON},
 }
@@ -440,6 +442,7 @@ def test_json_goes_to_standard_output_alone(line: str, scored: Path, tmp_path, m
     (command, *flags) = line.split()
     (options, first_key) = _WITH_JSON[line]
     two = {"diff": _TWO_MODELS, "extract": _TWO_MODELS, "methods": (), "devices": (), "cache": ()}
+    two["verify"] = _THREE_MODELS
     words = [command, *two.get(command, (str(scored),)), *flags, *options, "--json", "-"]
     ended = ace(*(word.replace("NEW", "first") for word in words))
     assert ended.returncode == 0, ended.stderr

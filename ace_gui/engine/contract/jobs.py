@@ -165,6 +165,19 @@ class DiffJob(Job):
     second: Path
 
 
+class VerifyJob(Job):
+    """Find what a merged model contains. Yields JobProgress, then ModelContents."""
+
+    base: str
+    """As written in a recipe, like the others."""
+
+    experts: tuple[str, ...]
+    merged: str
+
+    convert: bool = False
+    """Whether PyTorch pickles are converted first."""
+
+
 class ReportJob(Job, state="reporting"):
     """Write a report on a finished merge as one HTML file. Yields JobProgress, then Reported.
 
