@@ -43,6 +43,7 @@ from ace_gui.engine.contract.jobs import (
     TuneJob,
 )
 from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.contract.sanity import SanityResult
 from ace_gui.engine.contract.scored import (
     ParameterRange,
     RoutesFound,
@@ -69,7 +70,7 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.distillation import distillation_of
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
-from ace_gui.recipe.values import ParameterValue, Task, limited
+from ace_gui.recipe.values import ParameterValue, SanityCheck, Task, limited
 
 GivenRecipe = Path | str | Mapping[str, object] | Recipe
 GivenTasks = Path | str | Sequence[Mapping[str, object] | Task]
@@ -125,6 +126,7 @@ def merge(
     threads: int | None = None,
     resume: bool = False,
     distil: bool | Mapping[str, Any] | None = None,
+    check: bool | None = None,
     progress: Progress | None = None,
     memory_bytes: int | None = None,
     convert: bool = False,
@@ -136,8 +138,8 @@ def merge(
 
     ``device``: auto, cpu or cuda:N. ``threads`` None: torch chooses. ``resume``: continue an
     unfinished merge of the same recipe. ``distil``: align the merge with its experts; True, or the
-    keys of the recipe's ``distil``; None: as the recipe says. For the rest see
-    ``workflow.Options``.
+    keys of the recipe's ``distil``; None: as the recipe says. ``check``: whether a language model
+    is tried on usual text; None: as the recipe says. For the rest see ``workflow.Options``.
 
     >>> ace_gui.merge(recipe, "merged").files
     ('README.md', 'merge_recipe.yaml', 'model.safetensors')
@@ -155,6 +157,8 @@ def merge(
     loaded = recipe_from(recipe)
     if distil is not None:
         loaded = replace(loaded, distil=distillation_of(distil))
+    if check is not None:
+        loaded = replace(loaded, check=SanityCheck.ON if check else SanityCheck.OFF)
     return _result(workflow.merge_to_folder(loaded, Path(out), options), progress)
 
 
@@ -191,6 +195,7 @@ def _result(events: Iterable[Event], progress: Progress | None) -> MergeResult:
     seconds = 0.0
     exported = None
     distilled: Distilled | None = None
+    sanity: SanityResult | None = None
     for event in _watched(events, progress):
         match event:
             case PlanReady(plan=planned):
@@ -200,6 +205,7 @@ def _result(events: Iterable[Event], progress: Progress | None) -> MergeResult:
                 seconds = event.seconds
                 notes = event.notes
                 distilled = event.distilled
+                sanity = event.sanity
             case Exported():
                 exported = event
     assert exported is not None
@@ -210,6 +216,7 @@ def _result(events: Iterable[Event], progress: Progress | None) -> MergeResult:
         files=exported.files,
         notes=notes,
         distilled=distilled,
+        sanity=sanity,
     )
 
 

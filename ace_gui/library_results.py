@@ -13,6 +13,7 @@ from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.findings import CovarianceMatch
 from ace_gui.engine.contract.plan import Check, Plan
+from ace_gui.engine.contract.sanity import SanityResult
 from ace_gui.engine.contract.scored import MeanScore, TaskScore, Tuned, means
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.recipe import Recipe
@@ -56,6 +57,7 @@ class MergeResult:
     """About the workers of a cluster."""
     distilled: Distilled | None = None
     """What aligning the merge with its experts gave; None if it was not aligned."""
+    sanity: SanityResult | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

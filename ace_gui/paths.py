@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -49,6 +50,16 @@ def cache_root() -> Path:
 def llama_cpp_file() -> Path:
     """The file with the path of the person's llama.cpp."""
     return platformdirs.user_data_path(_APPLICATION) / "llama-cpp.txt"
+
+
+def remembered_llama_cpp() -> Path | None:
+    """The folder of llama.cpp that was named last; None if there was none."""
+    with suppress(OSError, UnicodeDecodeError):
+        text = llama_cpp_file().read_text("utf-8").strip()
+        if text:
+            return Path(text)
+        return None
+    return None
 
 
 def conversions_folder() -> Path:

@@ -27,7 +27,7 @@ COMPUTING: Final = (
 """The subpackages and modules whose code determines a merge's result."""
 
 _PACKAGE: Final = Path(__file__).resolve().parent
-_DECIDING: Final = ("torch", "numpy", "safetensors", "transformers")
+_DECIDING: Final = ("torch", "numpy", "safetensors", "transformers", "gguf")
 
 
 @lru_cache(maxsize=1)

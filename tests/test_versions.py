@@ -1,6 +1,8 @@
 """What stores and caches are bound to."""
 
+import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,27 @@ def test_all_that_computes_is_bound() -> None:
         for source in sources:
             used |= set(re.findall(r"(?:from|import) ace_gui\.(\w+)", source.read_text()))
     assert used - set(versions.COMPUTING) - HELPING == beside
+
+
+READING_NO_NUMBERS = {"filelock", "pydantic", "pydantic_core", "threadpoolctl"}
+"""Libraries of these rooms that no weight passes through."""
+
+
+def imported(source: Path) -> set[str]:
+    """The packages that a file imports, wherever it does."""
+    names = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").partition(".")[0])
+    return names
+
+
+def test_the_libraries_that_read_and_compute_are_bound() -> None:
+    used = set()
+    for room in ("checkpoints", "linalg", "methods"):
+        for source in versions._sources(versions._PACKAGE / room):
+            used |= imported(source)
+    third_party = used - sys.stdlib_module_names - {"ace_gui", "__future__"}
+    assert third_party - READING_NO_NUMBERS <= set(versions.library_versions())

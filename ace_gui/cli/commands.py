@@ -39,6 +39,7 @@ from ace_gui.cli.options import (
     recipe_given,
     run,
     settings_option,
+    switch,
 )
 from ace_gui.cli.streams import finished, prepare_streams, reported, say
 from ace_gui.figures.charts import PanelKind
@@ -151,6 +152,10 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
         "--distil",
         "Align the merge with its experts, on inputs of the recipe's tasks without labels (64 of "
         "each; fewer by --limit).",
+    )
+    sanity: bool | None = switch(
+        "--check/--no-check",
+        "Try a merged language model on usual text, beside base and experts (default: if quick).",
     )
     kind: str | None = option("|".join(Output), "What to write (default: a model).", "--as")
     gguf: str | None = option(

@@ -73,7 +73,7 @@ from ace_gui.recipe.distillation import Distillation
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.output_forms import Output
 from ace_gui.recipe.recipe_file import load_recipe
-from ace_gui.recipe.values import limited
+from ace_gui.recipe.values import SanityCheck, limited
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Devices, Estimate, Extract, Merge, RebuildTask, Report
@@ -84,6 +84,8 @@ def merge(command: Merge) -> None:
     recipe = recipe_of(command.models, command.method, command.settings or ())
     recipe = in_form(recipe, command.kind, command.rank, command.energy)
     recipe = aligned(recipe, command.distil, command.limit)
+    if command.sanity is not None:
+        recipe = replace(recipe, check=SanityCheck.ON if command.sanity else SanityCheck.OFF)
     recipe = replace(recipe, tasks=limited(recipe.tasks, command.limit))
     inputs = (*map(Path, command.models), *recipe.paths)
     outputs = Outputs.of(command, inputs, "units" if command.dry_run else "files")
@@ -105,10 +107,7 @@ def _options(command: Merge | Extract | Report) -> Options:
     """The engine's options among those of a command; ``--memory`` is in gigabytes."""
     names = [field.name for field in fields(Options) if hasattr(command, field.name)]
     memory = getattr(command, "memory", None)
-    if memory is None:
-        bytes_ = None
-    else:
-        bytes_ = int(memory * 1e9)
+    bytes_ = None if memory is None else int(memory * 1e9)
     return Options(memory_bytes=bytes_, **{name: getattr(command, name) for name in names})
 
 
@@ -117,10 +116,7 @@ def in_form(recipe: Recipe, kind: str | None, rank: int | None, energy: float | 
     if kind is not None and kind not in set(Output):
         nouns = alternatives([form.traits.noun for form in Output])
         raise RecipeError(f"A merge is written as {nouns}, not as {kind!r}.")
-    if kind is None:
-        output = recipe.output
-    else:
-        output = Output(kind)
+    output = recipe.output if kind is None else Output(kind)
     if rank is None and energy is None:
         return replace(recipe, output=output)
     if not output.has("rank"):
@@ -168,6 +164,7 @@ def _merge(
         "warnings": list(finished.warnings),
         "notes": list(finished.notes),
         "distilled": finished.distilled and asdict(finished.distilled),
+        "sanity": finished.sanity and finished.sanity.record(),
         "checks": [asdict(check) for check in plan.checks],
     }
     outputs.write_json(command.json, content)
@@ -212,6 +209,9 @@ def _print_merged(done: str, finished: MergeFinished, result: Exported, console:
         console.print(safe_text(note))
     if finished.distilled is not None:
         _print_distilled(finished.distilled, console)
+    if finished.sanity is not None:
+        style = "yellow" if finished.sanity.is_far else ""
+        console.print(safe_text(finished.sanity.sentence, style=style), soft_wrap=True)
     if finished.gpu_peak is not None:
         allocated = finished.gpu_peak.allocated / 1e9
         reserved = finished.gpu_peak.reserved / 1e9

@@ -88,6 +88,11 @@ def flag(name: str, about: str) -> Any:
     return _declared(typer.Option(False, name, help=about))
 
 
+def switch(names: str, about: str) -> Any:
+    """An option that is on, off, or not given: ``--check/--no-check``."""
+    return _declared(typer.Option(None, names, help=about))
+
+
 def option(metavar: str, about: str, *names: str, default: Any = None, **more: Any) -> Any:
     """An option with a value. ``names``: if not the field's. ``default``: ``...`` if required.
 
@@ -145,7 +150,7 @@ def new_folder() -> Any:
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(argument, flag, option, path_option),
+    field_specifiers=(argument, flag, switch, option, path_option),
 )
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:

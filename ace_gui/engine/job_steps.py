@@ -131,6 +131,7 @@ def merge_into_store(job: jobs.MergeJob, engine: Runner) -> Events:
             resume=job.resume,
             memory_bytes=job.memory_bytes,
             workers=workers,
+            check=True,
         )
 
 

@@ -179,6 +179,7 @@ def _through_model(
                 as_output=True,
                 memory_bytes=options.memory_bytes,
                 workers=workers,
+                check=True,
             )
             yield from (event for event in events if event is not None)
         scores: tuple[TaskScore, ...] = ()

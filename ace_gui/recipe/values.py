@@ -51,6 +51,26 @@ def _as_chat(value: object) -> object:
     return value
 
 
+class SanityCheck(StrEnum):
+    """Whether a merged language model is tried on usual text. The value is written in recipes.
+
+    ``AUTO``: if that is quick. ``ON``: always. It never changes the merge.
+    """
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+def _as_check(value: object) -> object:
+    """True and false mean the same as on and off."""
+    if isinstance(value, bool):
+        if value:
+            return SanityCheck.ON.value
+        return SanityCheck.OFF.value
+    return value
+
+
 def _pattern(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groups
@@ -291,6 +311,9 @@ class Choices:
         default=False, metadata=about(tidied=as_distillation, task_vectors=False)
     )
     """Aligns the merge with the answers of its experts."""
+    check: SanityCheck = field(
+        default=SanityCheck.AUTO, metadata=about(tidied=_as_check, task_vectors=False)
+    )
     output: Output = field(default=Output.MODEL, metadata=about(task_vectors=False))
     """A whole model, or an adapter."""
     rank: int | None = field(default=None, metadata=about(limits={"ge": 1}, task_vectors=False))

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, dataclass_transform
 from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.findings import LayerCovariances, LayerReport, LayerStatistics
 from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.contract.sanity import SanityResult
 from ace_gui.engine.contract.scored import MeanScore, TaskScore, means
 from ace_gui.errors import WorkbenchError
 from ace_gui.field_info import FieldInfo
@@ -265,6 +266,7 @@ class MergeFinished:
     """Set if a GPU merged."""
     distilled: Distilled | None = None
     """What aligning it with its experts gave; None if it was not aligned."""
+    sanity: SanityResult | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

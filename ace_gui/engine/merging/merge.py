@@ -37,12 +37,13 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.evaluating.sanity_check import sanity_checked
 from ace_gui.engine.merging.alignment_inputs import alignment_sources
 from ace_gui.engine.merging.distil import distilled, sources_key
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers, require_finite_heads
-from ace_gui.engine.merging.store import MergeStore, planned_shards
+from ace_gui.engine.merging.store import MODEL, MergeStore, planned_shards
 from ace_gui.engine.merging.surveying import distance_notes, far_lines, surveyed
 from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.tensor_merge import OutputChunk, TensorMerge, in_the_end
@@ -79,14 +80,16 @@ def merge(
     as_output: bool = False,
     memory_bytes: int | None = None,
     workers: Workers | None = None,
+    check: bool = False,
 ) -> Iterator[Event | None]:
     """Merge into a store at ``store_folder``.
 
     With ``as_output``, tensors are stored in the dtype of the output, ready to be published.
     Otherwise floats stay in float32 (float64 if the base is), and the export rounds once.
     ``memory_bytes``: memory limit of the merge; None: all free memory. ``workers``: the processes
-    that merge; None: this process. While it waits for workers, the generator yields None. Stopping
-    the iteration cancels the merge; the store can be resumed later. Raises WorkbenchErrors.
+    that merge; None: this process. ``check``: try a language model as its recipe says. While it
+    waits for workers, the generator yields None. Stopping the iteration cancels the merge; the
+    store can be resumed later. Raises WorkbenchErrors.
     """
     require_experts(prepared)
     started = time.monotonic()
@@ -106,14 +109,20 @@ def merge(
         opened(store_folder, _with_inputs(manifest, sources), readers.checksums) as store,
     ):
         filled = yield from _fill(store, readers, where, memory_bytes, workers, sources)
+    seconds = time.monotonic() - started
+    sanity = None
+    if check:
+        model = store_folder / MODEL
+        sanity = yield from sanity_checked(prepared, store_folder, model, where, seconds)
     yield MergeFinished(
         store=store_folder,
-        seconds=time.monotonic() - started,
+        seconds=seconds,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(where),
-        warnings=warnings + filled.warnings,
+        warnings=warnings + filled.warnings + (sanity.warnings if sanity else ()),
         notes=workers.notes if workers else (),
         distilled=filled.distilled,
+        sanity=sanity,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Final, Self
@@ -23,7 +23,7 @@ from ace_gui.engine.planning.requirements import matrices_at_once
 from ace_gui.linalg.products import library
 from ace_gui.methods import added_sources
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.values import ParameterValue, SanityCheck
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 SHARD_BYTES: Final = 5_000_000_000
@@ -124,7 +124,10 @@ class Manifest:
             for mine, theirs in zip(self.inputs, later.inputs, strict=False)
             if mine != theirs
         ]
-        ignored = {"inputs", "libraries", "warnings", "notes", "code", "added_methods"}
+        # Trying a merge does not change it.
+        recipes = [replace(each.recipe, check=SanityCheck.AUTO) for each in (self, later)]
+        changed += ["recipe"] if recipes[0] != recipes[1] else []
+        ignored = {"recipe", "inputs", "libraries", "warnings", "notes", "code", "added_methods"}
         names = [item.name for item in fields(self) if item.name not in ignored]
         changed += [name for name in names if getattr(self, name) != getattr(later, name)]
         for name, now in later.libraries.items():

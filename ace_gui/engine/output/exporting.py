@@ -21,6 +21,7 @@ from ace_gui.checkpoints.writer import OutputTensor, Shard, indexed, plan_parts
 from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress, exported
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.scored import TaskScore
+from ace_gui.engine.evaluating.sanity_check import kept_result
 from ace_gui.engine.merging import store as stores
 from ace_gui.engine.merging.distil import found_result
 from ace_gui.engine.merging.merge_manifest import AdapterOptions, InputFile, Manifest
@@ -263,6 +264,7 @@ def _add_files(store: Path, stage: Path, folder: Path, card: _Card) -> None:
         complete_heads=card.complete_heads,
         scores=card.scores,
         distilled=found_result(store),
+        sanity=kept_result(store),
     )
     (stage / CARD).write_text(text, encoding="utf-8")
     (stage / RECIPE).write_text(dump_recipe(manifest.resolved_recipe, folder), encoding="utf-8")

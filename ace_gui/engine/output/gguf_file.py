@@ -27,7 +27,7 @@ from ace_gui.engine.modules.stored import has_modules
 from ace_gui.errors import CheckpointError, OutputError, WorkbenchError
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.output_files import check_file, output_error, replacing, sync, write_file
-from ace_gui.paths import llama_cpp_file
+from ace_gui.paths import llama_cpp_file, remembered_llama_cpp
 from ace_gui.processes import is_bundled
 
 AUTO: Final = "auto"
@@ -101,7 +101,7 @@ def llama_cpp(folder_named: Path | None) -> LlamaCpp:
 
     Raises OutputError for a folder without the converters, and if none is known.
     """
-    folder = folder_named or _remembered()
+    folder = folder_named or remembered_llama_cpp()
     if folder is None:
         raise OutputError(
             f"GGUF files are made by llama.cpp. {_GET}, and name its folder once: --llama-cpp DIR."
@@ -117,15 +117,6 @@ def llama_cpp(folder_named: Path | None) -> LlamaCpp:
     if folder_named is not None:
         _remember(folder)
     return LlamaCpp(folder=folder)
-
-
-def _remembered() -> Path | None:
-    with suppress(OSError, UnicodeDecodeError):
-        text = llama_cpp_file().read_text("utf-8").strip()
-        if text:
-            return Path(text)
-        return None
-    return None
 
 
 def _remember(folder: Path) -> None:

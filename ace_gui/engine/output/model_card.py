@@ -27,6 +27,7 @@ from ace_gui.checkpoints.input_files import open_regular, read_at, read_json
 from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.libraries import PEFT, Library, library_of
+from ace_gui.engine.contract.sanity import SanityResult
 from ace_gui.engine.contract.scored import TaskScore, line_of, means, remarks
 from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.planning.adapter_tensors import AdapterPlan
@@ -230,12 +231,13 @@ def model_card(
     complete_heads: bool = False,
     scores: Sequence[TaskScore] = (),
     distilled: Distilled | None = None,
+    sanity: SanityResult | None = None,
 ) -> str:
     """The text of README.md, with the front matter for model hubs.
 
     ``folder``: the model as far as it is written. ``complete_heads``: ``heads/EXPERT/`` has a whole
     model for each of ``heads``. ``scores``: of base, experts and this model. ``distilled``: what
-    aligning the merge with its experts gave.
+    aligning the merge with its experts gave. ``sanity``: what trying it on usual text gave.
     """
     recipe = manifest.recipe
     library = library_of(folder)
@@ -260,6 +262,7 @@ def model_card(
         tasks=list({score.task: (score.task, score.metric, score.n) for score in scores}.values()),
         score_remarks=_score_remarks(scores),
         distilled=distilled,
+        sanity=sanity,
     )
 
 

@@ -37,6 +37,7 @@ from ace_gui.engine.contract.plan import (
 )
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.evaluating.evaluate import MERGED, merged_scores
+from ace_gui.engine.evaluating.sanity_check import kept_result
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectra import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
@@ -195,7 +196,8 @@ def report(
         scores = yield from merged_scores(prepared, store / MODEL, str(device))
     content = content_of(prepared, statistics, layer_reports, spectra, scores)
     distilled = None if store is None else found_result(store)
-    content = replace(content, gpu_peak=peak_on(device), distilled=distilled)
+    sanity = None if store is None else kept_result(store)
+    content = replace(content, gpu_peak=peak_on(device), distilled=distilled, sanity=sanity)
     data = page(content).encode("utf-8", "backslashreplace")
     write_file(file, data, input_paths(prepared), overwrite=True)
     yield Reported(file=file, bytes=len(data))

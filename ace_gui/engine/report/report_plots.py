@@ -37,6 +37,7 @@ from ace_gui.engine.contract.health import (
 )
 from ace_gui.engine.contract.matrix_figures import numerical_rank
 from ace_gui.engine.contract.plan import ROLE_FAMILIES, Check, Plan, PlanRow, role_family
+from ace_gui.engine.contract.sanity import SanityResult
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.formatting import number_text, power_of_ten, value_text
 
@@ -69,6 +70,9 @@ class Content:
     """On the recipe's tasks."""
     distilled: Distilled | None = None
     """What aligning the merge with its experts gave."""
+
+    sanity: SanityResult | None = None
+    """What trying a merged language model on usual text gave."""
 
     gpu_peak: GpuPeak | None = None
     """Set if a GPU merged."""

@@ -14,6 +14,7 @@ from ace_gui.engine.contract.health import BY_SCALE, LayerHealth, near_pole
 from ace_gui.engine.contract.matrix_figures import MARKS, Spectrum, model_cosines, spectral_figures
 from ace_gui.engine.contract.model_figures import plan_changes
 from ace_gui.engine.contract.plan import CheckVerdict, PlanRow
+from ace_gui.engine.contract.sanity import SanityResult
 from ace_gui.engine.contract.scored import line_of, means, remarks
 from ace_gui.engine.report.report_plots import (
     NONE,
@@ -130,6 +131,15 @@ def alignment_table(content: Content) -> ReportTable | None:
         for task in content.distilled.tasks
     )
     return _table("Divergence from the expert on inputs kept back, in nats", rows, texts=2)
+
+
+def sanity_table(sanity: SanityResult) -> ReportTable:
+    """The perplexity of base, experts and the merge on usual text."""
+    values = {**sanity.perplexities, "merged": sanity.merged}
+    rows = ([("model", name), ("perplexity", number(value))] for name, value in values.items())
+    table = _table("Perplexity on a few lines in several languages and code", rows)
+    assert table is not None
+    return table
 
 
 def role_table(content: Content) -> ReportTable | None:

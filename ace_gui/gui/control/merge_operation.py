@@ -107,6 +107,8 @@ class MergeOperation:
                 sentences = list(event.notes)
                 if event.distilled is not None:
                     sentences.append(event.distilled.sentence)
+                if event.sanity is not None:
+                    sentences.append(event.sanity.sentence)
                 if sentences:
                     self._session.advice.emit(" ".join(sentences))
 

@@ -12,7 +12,6 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QGridLayout,
     QLineEdit,
-    QPlainTextEdit,
     QProgressBar,
     QStackedWidget,
     QWidget,
@@ -29,6 +28,7 @@ from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.engine_client import Operation
 from ace_gui.gui.control.merge_operation import OutputOperations
 from ace_gui.gui.dialogs.dialog import Dialog
+from ace_gui.gui.dialogs.gguf_panel import GgufPanel, commands_box, show_commands
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.plots.gamma_plot import heterogeneous_text, treated_alike
@@ -41,7 +41,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import file_name, plain, short_score_text, tooltip
 from ace_gui.gui.theme import Face, change_kind
-from ace_gui.gui.widgets.controls import Choice, named, push_button, read_only
+from ace_gui.gui.widgets.controls import Choice, named, push_button
 from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of, show
 from ace_gui.gui.widgets.form import Form, OptionForm
 from ace_gui.gui.widgets.labels import heading, muted_label, plain_label, secondary_label
@@ -103,6 +103,7 @@ class ExportDialog(Dialog):
         self.export_button = self.add_button(text, self._export)
         self.fill(self.notice, self._pages, self.progress)
         self.finished.connect(self.curve.stop)
+        self.finished.connect(self.gguf.operation.stop)
         self.form_choice.chosen.connect(self._change_form)
         self.form.changed.connect(self._change)
         for changed in (self.folder.textChanged, session.activity.changed, self.curve.changed):
@@ -130,11 +131,14 @@ class ExportDialog(Dialog):
         change_kind(self.verdict, "caption" if verdict.good else "bad")
         self.export_button.setEnabled(verdict.good and self._session.can_export)
         self._page.setEnabled(not exporting)
-        self.progress.setVisible(exporting)
+        self.progress.setVisible(exporting and not self.gguf.operation.is_running)
         self.contents.setText(self._contents())
 
     def reject(self) -> None:
         """Close; cancel a running export first."""
+        if self.gguf.operation.is_running:
+            self.gguf.operation.stop()
+            return
         if self._session.activity.is_running(ActivityState.EXPORTING):
             self._output.engine.cancel(ExportJob)
             return
@@ -226,8 +230,8 @@ class ExportDialog(Dialog):
     def _make_result(self) -> QWidget:
         self.outcome = plain_label()
         self.files = muted_label()
-        self.snippet = _code("How to load the model in Python")
-        self.commands = _code("How to publish, convert and run the model")
+        self.snippet = commands_box("How to load the model in Python")
+        self.commands = commands_box("How to publish, convert and run the model")
         copy = QGuiApplication.clipboard().setText
         buttons = across(
             push_button("Open folder", lambda: show(self._exported_to)),
@@ -237,7 +241,8 @@ class ExportDialog(Dialog):
             None,
         )
         parts = (heading("Exported"), self.outcome, self.files, self.snippet, buttons)
-        return pane(down(*parts, self.commands, None))
+        self.gguf = GgufPanel(self._output.engine)
+        return pane(down(*parts, self.commands, self.gguf, None))
 
     def _recipe_text(self) -> str:
         run = self._session.results.merge
@@ -335,25 +340,14 @@ class ExportDialog(Dialog):
             return
         self.outcome.setText(f"{human_bytes(exported.bytes)} in {exported.folder}")
         self.files.setText(", ".join(exported.files))
-        _show_code(self.snippet, load_snippet(exported.folder))
-        _show_code(self.commands, "\n".join(commands_of(exported.folder)))
+        show_commands(self.snippet, load_snippet(exported.folder))
+        show_commands(self.commands, "\n".join(commands_of(exported.folder)))
         if exported.notes:
             self.notice.show_message(Level.INFO, " ".join(exported.notes))
+        self.gguf.offer(exported.folder)
         self._pages.setCurrentIndex(1)
         self.export_button.hide()
         self.close_button.setText("Close")
-
-
-def _code(name: str) -> QPlainTextEdit:
-    """A box with lines to copy."""
-    box = read_only(name, role=Face.MONO)
-    box.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-    return box
-
-
-def _show_code(box: QPlainTextEdit, text: str) -> None:
-    box.setPlainText(text)
-    box.setFixedHeight(box.fontMetrics().lineSpacing() * len(text.splitlines()) + 18)
 
 
 def _free_folder(parent: Path, name: str) -> Path:

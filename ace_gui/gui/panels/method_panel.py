@@ -30,7 +30,7 @@ from ace_gui.gui.widgets.layout import (
     pane,
 )
 from ace_gui.recipe.overrides import describe, describe_change
-from ace_gui.recipe.values import Heads, NonFinite, Poolers, Vocabulary
+from ace_gui.recipe.values import Heads, NonFinite, Poolers, SanityCheck, Vocabulary
 
 
 def _seed(text: str) -> int:
@@ -102,6 +102,14 @@ OPTIONS: Final = (
         help="Number format of the merged tensors; rounded once, on writing.",
         values={"as the base": None}
         | {name: name for name in ("float32", "bfloat16", "float16", "float64")},
+    ),
+    Option(
+        name="check",
+        label="Check",
+        help="Whether a merged language model is tried on a few lines of usual text in several "
+        "languages and on code, beside base and experts. A merge that is far above all of them "
+        "gets a warning. The merge stays as it is.",
+        values={"if quick": SanityCheck.AUTO, "always": SanityCheck.ON, "never": SanityCheck.OFF},
     ),
     Option(
         name="non_finite",

@@ -148,7 +148,9 @@ def test_an_unfinished_merge_of_another_value_is_not_resumed(each):
     now = manifest(changed(each))
     before = manifest(usual())
     on_disk = TypeAdapter(Manifest)
-    assert on_disk.validate_json(on_disk.dump_json(before)).differences(now) == ["recipe"]
+    differences = on_disk.validate_json(on_disk.dump_json(before)).differences(now)
+    changes_nothing = each.name == "check"  # it only tries the merge
+    assert differences == ([] if changes_nothing else ["recipe"])
     assert on_disk.validate_json(on_disk.dump_json(now)).differences(now) == []
 
 

@@ -1,0 +1,106 @@
+"""What the sanity check of a merged language model gave, for window, card and report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ace_gui.formatting import number_text
+
+FAR: Final = 1.5
+"""A merge is suspicious if its perplexity is this many times that of the worst of the others."""
+
+
+CAUSES: Final = (
+    "Likely causes: weights or a scaling that are too large, an expert of another base, or a "
+    "vocabulary whose rows are other tokens. Try the recommended merge, a smaller scaling, or one "
+    "expert less."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SanityResult:
+    """The perplexity of models on a few dozen lines of usual text in several languages, and code.
+
+    A merge that answers badly on a task can be sound here; a broken one is not.
+    """
+
+    perplexities: Mapping[str, float]
+    """Of base and experts, by name."""
+
+    merged: float
+    """Of the merge; NaN if it could not be computed."""
+
+    seconds: float
+    """The time that the check took."""
+
+    skipped: str = ""
+    """Why nothing was checked, as a sentence; empty after a check."""
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the merge is far above all of the others."""
+        if self.skipped:
+            return False
+        finite = [value for value in self.perplexities.values() if math.isfinite(value)]
+        if not math.isfinite(self.merged):
+            return bool(finite)
+        return bool(finite) and self.merged > FAR * max(finite)
+
+    @property
+    def sentence(self) -> str:
+        """The result in a sentence; empty if there is none."""
+        if self.skipped:
+            return self.skipped
+        if self.is_far:
+            return (
+                "On usual text the merge is far worse than all models that it was made of: "
+                f"perplexity {_text(self.merged)}, theirs {self._others}. {CAUSES}"
+            )
+        return (
+            f"Sanity check: on usual text the perplexity of the merge is {_text(self.merged)}, "
+            f"that of base and experts {self._others} (in {self.seconds:.0f} s)."
+        )
+
+    def record(self) -> dict[str, Any]:
+        """The values for JSON, which has no number for NaN and infinity."""
+        return {
+            "perplexities": {name: _number(value) for name, value in self.perplexities.items()},
+            "merged": _number(self.merged),
+            "seconds": self.seconds,
+            "skipped": self.skipped,
+            "sentence": self.sentence,
+        }
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The sentence, if the merge is far above the others."""
+        if self.is_far:
+            return (self.sentence,)
+        return ()
+
+    @property
+    def _others(self) -> str:
+        values = sorted(self.perplexities.values())
+        low = _text(values[0])
+        high = _text(values[-1])
+        if low == high:
+            return low
+        return f"{low} to {high}"
+
+
+def skipped(reason: str) -> SanityResult:
+    """The result where nothing was checked."""
+    return SanityResult(perplexities={}, merged=math.nan, seconds=0.0, skipped=reason)
+
+
+def _number(value: float) -> float | None:
+    if math.isfinite(value):
+        return value
+    return None
+
+
+def _text(perplexity: float) -> str:
+    return number_text(perplexity, 3)
