@@ -382,7 +382,18 @@ class Mergekit(WithOverwrite):
     """Write a recipe as a mergekit YAML file. Merge and the window also read mergekit files."""
 
     recipe: Path = recipe_file()
-    out: Path = path_option("FILE", "The YAML file to write.", default=...)
+    out: Path | None = path_option("FILE", "The YAML file to write.")
+    explain: bool = flag(
+        "--explain",
+        "Instead, for a file of mergekit's: list what becomes of each of its keys, and why.",
+    )
+
+    def check(self) -> None:
+        """Raise BadParameter without something to do, or with both."""
+        if self.explain and self.out is not None:
+            raise typer.BadParameter("--explain writes nothing; leave out --out.")
+        if not self.explain and self.out is None:
+            raise typer.BadParameter("Missing option '--out'.")
 
 
 @command(app, "methods", "listing:methods")

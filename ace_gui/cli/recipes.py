@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from ace_gui.checkpoints.adapters import is_adapter
-from ace_gui.cli.console import Outputs, Terminal, safe_text
+from ace_gui.cli.console import Outputs, Terminal, safe_text, table
 from ace_gui.cli.options import recipe_given
 from ace_gui.errors import RecipeError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
@@ -19,7 +19,7 @@ from ace_gui.methods.method import MergeMethod
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.new_recipes import recipe_keys
-from ace_gui.recipe.recipe_file import load_recipe, recipe_from
+from ace_gui.recipe.recipe_file import explained_file, load_recipe, recipe_from
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.recipe.yaml_reader import plain_number
 
@@ -151,6 +151,10 @@ MERGEKIT_MARK: Final = b"# A recipe for mergekit, made by ACE workbench."
 
 def write_mergekit(command: Mergekit) -> None:
     """Write a recipe as mergekit's YAML. Raises RecipeError or OutputError."""
+    if command.explain:
+        _explain(command)
+        return
+    assert command.out is not None
     recipe = load_recipe(command.recipe)
     outputs = Outputs.of(command, (command.recipe, *recipe.paths), out=MERGEKIT_MARK)
     folder = command.out.resolve().parent
@@ -159,6 +163,20 @@ def write_mergekit(command: Mergekit) -> None:
     for line in text.splitlines():
         if line.startswith("# "):
             Terminal.of(command).notes.print(safe_text(f"Note: {line[2:]}", style="yellow"))
+
+
+def _explain(command: Mergekit) -> None:
+    """Print what becomes of each key of a mergekit file."""
+    terminal = Terminal.of(command)
+    for name, fates in explained_file(command.recipe).items():
+        lines = table("", "key", "value", "why", left_aligned=["", "key"], folded=["value", "why"])
+        for each in fates:
+            lines.add_row(
+                each.fate.value, safe_text(each.key), safe_text(each.value), safe_text(each.why)
+            )
+        if name:
+            terminal.results.print(safe_text(f"{name}:"))
+        terminal.results.print(lines)
 
 
 def _every_parameter(recipe: Recipe) -> dict[str, ParameterValue]:

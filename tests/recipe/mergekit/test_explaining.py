@@ -1,0 +1,100 @@
+"""What becomes of each key of a mergekit file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ace_gui.errors import RecipeError
+from ace_gui.recipe.mergekit.explaining import Fate
+from ace_gui.recipe.mergekit.schema import Document
+from ace_gui.recipe.recipe_file import explained_file
+from tests.helpers.command import ace_gui
+from tests.helpers.mergekit_files import make_models
+
+MODELS = [{"model": "a", "parameters": {"weight": 0.5}}, {"model": "b"}]
+
+
+def fates(tmp_path: Path, **keys: object) -> dict[str, tuple[Fate, str]]:
+    make_models(tmp_path)
+    file = tmp_path / "theirs.yaml"
+    document = {"merge_method": "ties", "base_model": "base", "models": MODELS, **keys}
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    [(name, found)] = explained_file(file).items()
+    assert not name
+    return {each.key: (each.fate, each.why) for each in found}
+
+
+def test_every_key_has_a_fate(tmp_path):
+    found = fates(tmp_path, parameters={"int8_mask": True, "density": [0.3, 0.6]}, dtype="bfloat16")
+    kept = {key for key, (fate, _) in found.items() if fate is Fate.KEPT}
+    assert kept >= {"base_model", "models[].model", "models[].parameters.weight"}
+    assert found["parameters.int8_mask"][0] is Fate.LEFT_OUT
+    assert found["dtype"][0] is Fate.CHANGED
+    assert "gradient" in found["parameters.density"][1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "fate"),
+    [
+        ({"parameters": {"t": 0.5}}, "parameters.t", Fate.LEFT_OUT),
+        ({"license": "mit"}, "license", Fate.LEFT_OUT),
+        ({"merge_method": "dare_ties"}, "merge_method", Fate.CHANGED),
+        ({"merge_method": "linear"}, "merge_method", Fate.KEPT),
+        ({"out_dtype": "float16"}, "out_dtype", Fate.CHANGED),
+        ({"tokenizer_source": "union"}, "tokenizer_source", Fate.CHANGED),
+        ({"chat_template": "chatml"}, "chat_template", Fate.CHANGED),
+        ({"tokenizer": {"pad_to_multiple_of": 8}}, "tokenizer.pad_to_multiple_of", Fate.CHANGED),
+        (
+            {"parameters": {"weight": [{"filter": "mlp", "value": 1.0}, {"value": 0.5}]}},
+            "parameters.weight",
+            Fate.KEPT,
+        ),
+    ],
+)
+def test_fates(tmp_path, keys: dict[str, object], key: str, fate: Fate):
+    found = fates(tmp_path, **keys)
+    assert found[key][0] is fate
+    assert fate is Fate.KEPT or found[key][1]
+
+
+def test_slices_have_one_line_for_each_kind_of_key(tmp_path):
+    file = tmp_path / "theirs.yaml"
+    slices = [{"sources": [{"model": name, "layer_range": [0, 2]}]} for name in ("a", "b")]
+    file.write_text(yaml.safe_dump({"merge_method": "passthrough", "slices": slices}))
+    [found] = explained_file(file).values()
+    assert [each.key for each in found] == [
+        "merge_method",
+        "slices[].sources[].layer_range",
+        "slices[].sources[].model",
+    ]
+    assert set(Document.model_fields) >= {each.key.partition("[")[0] for each in found}
+
+
+def test_several_merges_are_told_apart(tmp_path):
+    file = tmp_path / "theirs.yaml"
+    first = {"name": "first", "merge_method": "linear", "base_model": "base", "models": MODELS}
+    last = {"merge_method": "linear", "base_model": "base", "dtype": "float16"}
+    last["models"] = [{"model": "first"}, {"model": "a"}]
+    file.write_text(yaml.safe_dump_all([first, last], sort_keys=False))
+    assert list(explained_file(file)) == ["first", ""]
+
+
+def test_the_command(tmp_path):
+    fates(tmp_path, dtype="float16")
+    ended = ace_gui("mergekit", tmp_path / "theirs.yaml", "--explain")
+    assert ended.returncode == 0, ended.stderr
+    assert "models[].parameters.weight" in ended.stdout
+    assert "computes in float32" in ended.stdout
+    assert ace_gui("mergekit", tmp_path / "theirs.yaml").returncode == 2
+    both = ("--explain", "--out", tmp_path / "x.yaml")
+    assert ace_gui("mergekit", tmp_path / "theirs.yaml", *both).returncode == 2
+
+
+def test_a_recipe_of_ours_is_refused(tmp_path):
+    file = tmp_path / "ours.yaml"
+    file.write_text(yaml.safe_dump({"schema": 1, "base_model": "base", "models": MODELS}))
+    with pytest.raises(RecipeError, match=r"recipe of this application"):
+        explained_file(file)
