@@ -41,8 +41,17 @@ from ace_gui.gui.widgets.tables import RoomyCell, row_tree
 from ace_gui.paths import resource_path
 
 PAGES = (
-    *("start", "two-models", "walkthrough", "which-method", "ace", "recipes", "mergekit", "tasks"),
-    *("data-methods", "modules", "command-line", "library", "reference", "cluster"),
+    *("start", "two-models", "walkthrough", "which-method", "ace", "recipes", "slices"),
+    *(
+        "mergekit",
+        "tasks",
+        "data-methods",
+        "modules",
+        "command-line",
+        "library",
+        "reference",
+        "cluster",
+    ),
     *("adapters", "quantised", "limits", "glossary", "evidence", "sample", "privacy"),
 )
 """The file names of the help pages, in reading order."""
