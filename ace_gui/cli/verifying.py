@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ace_gui.cli.console import Outputs, Terminal, shown, table
+from ace_gui.cli.console import Outputs, Terminal, safe_text, table
 from ace_gui.engine.contract.contents import ModelContents, TensorContents, share_text
 from ace_gui.engine.inspecting.model_contents import model_contents
 from ace_gui.formatting import counted, number_text
@@ -31,11 +31,11 @@ def verify_model(command: Verify) -> None:
 def _print(contents: ModelContents, terminal: Terminal) -> None:
     console = terminal.results
     for sentence in contents.sentences:
-        console.print(shown(sentence), soft_wrap=True)
+        console.print(safe_text(sentence), soft_wrap=True)
     console.print()
     overall = table("share", "expert", folded=["expert"])
     for name, value in zip(contents.experts, contents.coefficients, strict=True):
-        overall.add_row(share_text(value), shown(name))
+        overall.add_row(share_text(value), safe_text(name))
     overall.add_row(share_text(contents.left_over), "left over")
     console.print(overall)
     listed = [layer for layer in contents.layers if _is_listed(layer, contents)]
@@ -45,7 +45,7 @@ def _print(contents: ModelContents, terminal: Terminal) -> None:
     lines = table("left over", *contents.experts, "tensor", folded=["tensor"])
     for layer in listed[:LINES]:
         shares = [number_text(value) for value in layer.coefficients]
-        lines.add_row(share_text(layer.left_over), *shares, shown(layer.name))
+        lines.add_row(share_text(layer.left_over), *shares, safe_text(layer.name))
     console.print("", lines)
     if len(listed) > LINES:
         more = counted(len(listed) - LINES, "more tensor", "more tensors")

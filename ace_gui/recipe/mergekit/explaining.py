@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from ace_gui.formatting import plain, shown
+from ace_gui.formatting import plain, quoted_value
 from ace_gui.recipe.values import Recipe
 
 
@@ -84,7 +84,7 @@ def _fate(key: str, value: Any, recipe: Recipe) -> KeyFate:
     notes = [note for note in recipe.notes if f"'{last}'" in note]
     if key == "merge_method":
         notes = [note for note in recipe.notes if "mergekit" in note and "'" not in note]
-    written = plain(shown(value).strip("'"))
+    written = plain(quoted_value(value).strip("'"))
     if any(words in note for note in notes for words in _LEFT_OUT):
         return KeyFate(key=key, value=written, fate=Fate.LEFT_OUT, why=" ".join(notes))
     if last in _WITHOUT_EFFECT:
