@@ -43,8 +43,28 @@ _BY_TRANSFORMERS: Final = (
     "from transformers import AutoModel as M; "
     "M.from_pretrained('FOLDER').dequantize().save_pretrained('PLAIN')"
 )
+_BY_CONFIG: Final = (
+    "from transformers import AutoModelForCausalLM as M, {config} as C; "
+    "M.from_pretrained('FOLDER', quantization_config=C(dequantize=True)).save_pretrained('PLAIN')"
+)
+_CONFIGS: Final = {
+    "compressed-tensors": "CompressedTensorsConfig",
+    "fp8 with block scales": "FineGrainedFP8Config",
+    "fp8": "FineGrainedFP8Config",
+    "MXFP4": "Mxfp4Config",
+    "mxfp4": "Mxfp4Config",
+}
+"""By the format, as tensors show it or a config names it, the class that dequantises on loading."""
+
 _WAYS: Final = {
     "bitsandbytes": f'With bitsandbytes: `python -c "{_BY_TRANSFORMERS}"`.',
+    **{
+        how: (
+            "With transformers, and the packages that it asks for: "
+            f'`python -c "{_BY_CONFIG.format(config=config)}"`.'
+        )
+        for how, config in _CONFIGS.items()
+    },
     "integers with scales": (
         "If MLX wrote them: `mlx_lm.convert --hf-path FOLDER --mlx-path PLAIN -d`."
     ),

@@ -10,9 +10,10 @@ from PySide6.QtCore import QSignalBlocker, QTimer
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
+from ace_gui.engine.contract.contents import ModelContents
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.findings import LayerDifference, ModelDiff
-from ace_gui.engine.contract.jobs import DiffJob
+from ace_gui.engine.contract.jobs import DiffJob, VerifyJob
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.control.engine_client import Operation
 from ace_gui.gui.control.operations import MethodComparison
@@ -24,10 +25,10 @@ from ace_gui.gui.plots.layers_plot import DifferencePlot, of_merges, of_models, 
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain
+from ace_gui.gui.text import plain, quoted
 from ace_gui.gui.widgets.controls import Choice, Segments, push_button
 from ace_gui.gui.widgets.file_dialogs import MODELS, ask_folders
-from ace_gui.gui.widgets.labels import ElidedLabel, muted_label
+from ace_gui.gui.widgets.labels import ElidedLabel, muted_label, plain_label
 from ace_gui.gui.widgets.layout import (
     BesideOrBelow,
     across,
@@ -50,11 +51,15 @@ class ComparePage(QWidget):
     """``methods`` merges with several methods."""
 
     def __init__(
-        self, session: Session, comparison: MethodComparison, two_models: Operation
+        self,
+        session: Session,
+        comparison: MethodComparison,
+        two_models: Operation,
+        contents: Operation,
     ) -> None:
         super().__init__()
         self._session = session
-        self.models = TwoModelsPanel(two_models)
+        self.models = TwoModelsPanel(session, two_models, contents)
         self.methods = CompareMethodsPanel(session, comparison)
         self.methods.pair_wanted.connect(self.compare)
         self.looks = Segments("What to compare")
@@ -263,6 +268,7 @@ def _caption(difference: LayerDifference) -> str:
 
 
 CHOOSE: Final = "Choose two model folders, and press Compare."
+_CONTENTS_TIP: Final = "How much of the open experts' changes the second model contains"
 _BY: Final = {
     "tensor": ("By tensor", "One point for each tensor of both models"),
     "block": ("By block", "The tensors of each block together"),
@@ -271,18 +277,26 @@ _BY: Final = {
 
 
 class TwoModelsPanel(QWidget):
-    """Compares two models. ``paths``: their folders."""
+    """Compares two models. ``paths``: their folders.
 
-    def __init__(self, operation: Operation) -> None:
+    ``contents``: finds what of the open experts the second model contains.
+    """
+
+    def __init__(self, session: Session, operation: Operation, contents: Operation) -> None:
         super().__init__()
+        self._session = session
         self._operation = operation
+        self.contents = contents
         self._drawn: ModelDiff | None = None
         self.paths: list[Path | None] = [None, None]
         self.labels = (ElidedLabel(), ElidedLabel())
         name = "Compare two models"
         self.run = RunButton("Compare", self._begin, operation.stop, name=name)
+        name = "What the second model contains"
+        self.verify = RunButton("Contents", self._verify, contents.stop, name=name)
         self.problem = problem_label()
         self.others = muted_label()
+        self.contained = plain_label()
         self.plot = DifferencePlot(name="Change from one model to another", empty=CHOOSE)
         self.by = Choice("Tensors together", _BY)
         self.by.chosen.connect(self._draw)
@@ -291,16 +305,22 @@ class TwoModelsPanel(QWidget):
         for index, text in enumerate(("&First model…", "&Second model…")):
             button = push_button(text, partial(self._ask, index), tip="Choose a model folder")
             rows.append(across(button, (self.labels[index], 1)))
-        head = across((down(*rows), 1), self.run, margins=(8, 4, 8, 2))
+        head = across((down(*rows), 1), self.verify, self.run, margins=(8, 4, 8, 2))
         view = PlotWithTable(self.plot)
-        self.setLayout(down(head, self.problem, (view, 1), self.others))
+        self.setLayout(down(head, self.problem, self.contained, (view, 1), self.others))
         operation.changed.connect(self.refresh)
+        contents.changed.connect(self._show_contents)
+        session.draft.changed.connect(self._show_contents)
         self.refresh()
+        self._show_contents()
 
     def choose(self, index: int, path: Path) -> None:
         self.paths[index] = path
         self.labels[index].set_full_text(str(path))
+        if index == 1:
+            self.contents.drop()
         self.refresh()
+        self._show_contents()
 
     def refresh(self) -> None:
         operation = self._operation
@@ -328,6 +348,38 @@ class TwoModelsPanel(QWidget):
             self.plot.clear("Comparing …" if self._operation.is_running else "")
         else:
             self.plot.show_differences(of_models(diff, str(self.by.current)))
+
+    def _show_contents(self) -> None:
+        """Show the sentences on the second model, or why there can be none."""
+        inputs = self._session.draft.inputs
+        if self.paths[1] is not None:
+            obstacle = ""
+        else:
+            obstacle = "Choose the second model first."
+        if inputs.base is None or not inputs.experts:
+            obstacle = "Open the base and the experts that it may contain first."
+        progress = self.contents.progress(JobProgress)
+        found = self.contents.last(ModelContents)
+        job = self.contents.job
+        if job is not None and job.merged != str(self.paths[1]):
+            found = None  # of another model
+        if progress and progress.total:
+            share = progress.done / progress.total
+        else:
+            share = None
+        self.verify.show_job(self.contents.is_running, obstacle, share=share, tip=_CONTENTS_TIP)
+        if found is not None:
+            self.contained.setText(plain(quoted(" ".join(found.sentences))))
+        self.contained.setVisible(found is not None)
+        if self.contents.error:
+            show_problem(self.problem, self.contents.error)
+
+    def _verify(self) -> None:
+        inputs = self._session.draft.inputs
+        merged = self.paths[1]
+        if inputs.base is not None and merged is not None:
+            experts = tuple(str(expert.path) for expert in inputs.experts)
+            self.contents.run(VerifyJob(base=str(inputs.base), experts=experts, merged=str(merged)))
 
     def _ask(self, index: int) -> None:
         title = ("Folder of the first model", "Folder of the second model")[index]

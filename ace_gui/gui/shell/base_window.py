@@ -51,6 +51,7 @@ class Window(QMainWindow):
         self.conductor = Conductor(engine, runs)
         self.comparison = MethodComparison(engine, runs)
         self.two_models = Operation(engine)
+        self.contents = Operation(engine)
         self.figure = FigureOperation(engine)
         self.history = UndoHistory(session.draft, self)
         self.sessions = Sessions(session)

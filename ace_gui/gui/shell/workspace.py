@@ -212,7 +212,7 @@ class Workspace(QWidget):
     @cached_property
     def comparison(self) -> ComparePage:
         window = self._window
-        return ComparePage(window.session, window.comparison, window.two_models)
+        return ComparePage(window.session, window.comparison, window.two_models, window.contents)
 
     @cached_property
     def figures(self) -> FiguresPage:

@@ -7,6 +7,7 @@ import pytest
 from PySide6.QtCore import QModelIndex, Qt
 
 from ace_gui.engine.capabilities import method_info
+from ace_gui.engine.contract.contents import ModelContents
 from ace_gui.engine.contract.events import (
     CompareProgress,
     JobCancelled,
@@ -18,7 +19,7 @@ from ace_gui.engine.contract.events import (
     Variant,
 )
 from ace_gui.engine.contract.findings import LayerReport, ModelDiff, TensorChange
-from ace_gui.engine.contract.jobs import CompareJob, DiffJob, PlanJob
+from ace_gui.engine.contract.jobs import CompareJob, DiffJob, PlanJob, VerifyJob
 from ace_gui.engine.contract.plan import disk_check
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.errors import CheckpointError
@@ -409,3 +410,35 @@ def test_any_two_models_are_compared(opened, worker, tmp_path):
     assert "Comparing" not in (panel.plot.message() or "")
     assert panel.plot.message() is not None
     assert panel.run.isEnabled()
+
+
+def test_what_the_second_model_contains(opened, worker, tmp_path):
+    """The sentences of ``ace-gui verify``, for the open base and experts."""
+    opened.workspace.show_look()
+    opened.workspace.comparison.show_look(TWO_MODELS)
+    panel = opened.workspace.comparison.models
+    assert not panel.verify.isEnabled()
+    panel.choose(1, tmp_path / "merged")
+    panel.verify.click()
+    number = worker.newest(VerifyJob)
+    inputs = opened.session.draft.inputs
+    paths = tuple(str(expert.path) for expert in inputs.experts)
+    merged = str(tmp_path / "merged")
+    assert worker.jobs[number] == VerifyJob(base=str(inputs.base), experts=paths, merged=merged)
+    found = ModelContents(
+        experts=("cola", "sst2"),
+        coefficients=(0.5, 0.5),
+        left_over=0.0,
+        rounding=0.0,
+        relative_change=0.1,
+        shares=(0.5, 0.5),
+        layers=(),
+    )
+    worker.say(JobProgress(done=1, total=4), found, JobDone(), job=number)
+    assert panel.contained.text() == "It is the mean of “cola” and “sst2”."
+    panel.choose(1, tmp_path / "another")
+    assert not panel.contained.isVisible()
+    panel.verify.click()
+    error = CheckpointError("There is no model here.", path=tmp_path)
+    worker.say(JobFailed(error=error), job=worker.newest(VerifyJob))
+    assert panel.problem.text() == error.sentence
