@@ -56,7 +56,7 @@ class ModelContents:
     """‖rest‖ / ‖change‖ of that combination; 0 where rounding explains the rest."""
 
     rounding: float
-    """The share of the change that the rounding of the files' formats may explain."""
+    """About which share of the change is the rounding of the files' number formats."""
 
     relative_change: float
     """‖change‖ / ‖W₀‖."""
@@ -179,8 +179,8 @@ def _remarks(contents: ModelContents) -> list[str]:
         )
     if contents.rounding > COARSE:
         remarks.append(
-            f"Rounding to the files' number formats may be up to "
-            f"{share_text(contents.rounding)} of the change; shares are less certain by that."
+            f"Rounding to the files' number formats is about "
+            f"{share_text(contents.rounding)} of the change, so the shares are less certain."
         )
     for names, what in (
         (contents.missing, "It lacks"),

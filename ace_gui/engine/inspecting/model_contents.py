@@ -124,6 +124,11 @@ class _Compared:
         else:
             row.copy_(change)
 
+    def _one_rounding(self, total: ChangeProducts, shares_T: Shares) -> float:
+        """The energy of the merged model's rounding and of its experts', each once."""
+        of_merged = total.rounding / (len(self.experts) + 1)
+        return of_merged + float(shares_T**2 @ total.rounding_T)
+
     def contents(self, tensors: Sequence[ChangeProducts]) -> ModelContents:
         """The result, of the products of all tensors."""
         base = self.base.model
@@ -144,7 +149,7 @@ class _Compared:
             experts=tuple(expert.model.name for expert in self.experts),
             coefficients=tuple(fitted.tolist()),
             left_over=total.left_over(fitted),
-            rounding=_ratio(total.explained(fitted), total.energy),
+            rounding=_ratio(self._one_rounding(total, fitted), total.energy),
             relative_change=_ratio(total.energy, total.base_energy),
             shares=None if shares is None else tuple(shares.tolist()),
             layers=tuple(

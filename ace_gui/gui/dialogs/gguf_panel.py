@@ -11,9 +11,10 @@ from PySide6.QtWidgets import QPlainTextEdit, QWidget
 from ace_gui.engine.contract.events import GgufWritten, JobProgress
 from ace_gui.engine.contract.jobs import GgufJob
 from ace_gui.engine.contract.libraries import PEFT, library_of
-from ace_gui.formatting import human_bytes, listing
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.engine_client import EngineClient, Operation
 from ace_gui.gui.panels.job_page import RunButton, problem_label, show_problem
+from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.controls import Choice, push_button, read_only
 from ace_gui.gui.widgets.file_dialogs import ask_folders
@@ -87,7 +88,7 @@ class GgufPanel(QWidget):
         for widget in (self.outcome, self.commands, self.copy):
             widget.setVisible(written is not None)
         if written is not None:
-            names = listing([file.name for file in written.files])
+            names = plain(", ".join(file.name for file in written.files))
             self.outcome.setText(f"{human_bytes(written.bytes)}: {names}. To run it:")
             show_commands(self.commands, "\n".join(written.commands))
 
