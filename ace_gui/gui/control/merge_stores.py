@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import QLockFile, QThreadPool
 
 from ace_gui.caches import remove_old_stages
+from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE, replacing, there
@@ -293,6 +294,7 @@ class _Record:
     """The measured scores by task."""
     exported: bool
     """Whether it was exported."""
+    distilled: Distilled | None = None
     schema: int = SCHEMA
     """Version of this layout."""
 
@@ -301,7 +303,9 @@ def write_record(run: MergeRun) -> None:
     """Write the record of a finished merge atomically. Raises OSError."""
     took = run.finished or MergeFinished(store=run.store, seconds=0.0, peak_bytes=0)
     shared = {name: getattr(run, name) for name in _SHARED}
-    record = _Record(seconds=took.seconds, peak_bytes=took.peak_bytes, **shared)
+    record = _Record(
+        seconds=took.seconds, peak_bytes=took.peak_bytes, distilled=took.distilled, **shared
+    )
     with replacing(record_of(run.store)) as fresh:
         fresh.write_bytes(_adapter().dump_json(record))
 
@@ -315,7 +319,12 @@ def read_record(file: Path) -> MergeRun | None:
     if record.schema != SCHEMA:
         return None
     store = store_of(file)
-    took = MergeFinished(store=store, seconds=record.seconds, peak_bytes=record.peak_bytes)
+    took = MergeFinished(
+        store=store,
+        seconds=record.seconds,
+        peak_bytes=record.peak_bytes,
+        distilled=record.distilled,
+    )
     shared = {name: getattr(record, name) for name in _SHARED}
     return MergeRun(store=store, finished=took, **shared)
 

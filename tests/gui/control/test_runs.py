@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ace_gui.engine.contract.distilled import Distilled, TaskDivergence
 from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, PlanReady, StoreRead
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob, ReadStoresJob
@@ -210,6 +211,28 @@ def test_an_exported_run_says_so_and_goes_unasked(loaded, worker, merge, tmp_pat
     loaded.dialogs.delete_runs([run])
     assert loaded.session.results.runs.all == ()
     assert not record_of(run.store).exists()
+
+
+def test_a_reopened_run_knows_each_task_before_and_after_the_alignment(loaded, merge):
+    run = merge()
+    task = TaskDivergence(
+        task="SST-2", expert="SST-2", inputs=51, kept_back=13, before=0.4, after=0.1
+    )
+    found = Distilled(
+        what="biases and norms",
+        tensors=2,
+        numbers=20,
+        learning_rate=1e-3,
+        steps=5,
+        best_step=5,
+        tasks=(task,),
+        curve={0: {"SST-2": 0.4}, 5: {"SST-2": 0.1}},
+    )
+    write_record(replace(run, finished=replace(run.finished, distilled=found)))
+    again = read_record(record_of(run.store))
+    assert again is not None
+    assert again.finished is not None
+    assert again.finished.distilled == found
 
 
 def test_kept_merges_of_any_base_are_cleaned_up_by_consent(loaded, worker, merge, qtbot):
