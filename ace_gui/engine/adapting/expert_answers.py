@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.adapting.hidden_states import HiddenStates
-from ace_gui.engine.adapting.objectives import Found, Kept, answers, batch_indices, entropy
+from ace_gui.engine.adapting.objectives import Found, Kept, answers, batch_indices
 from ace_gui.engine.adapting.padding import padding_of
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.engine.evaluating.task_data import Example
@@ -214,17 +214,26 @@ class AlignedTask:
 
 
 @torch.no_grad()
-def uncertainty(model: Evaluator, examples: Sequence[Example]) -> float:
-    """How unsure a model is of its answers: their mean entropy, from 0 to 1 for equal chances.
+def distinction(model: Evaluator, examples: Sequence[Example]) -> float:
+    """How far apart a model's answers to these inputs are, in nats.
 
-    Numbers have no entropy: 0.
+    The entropy of the mean answer less the mean entropy: the mutual information of input and
+    answer. Large if the model is sure of answers that differ. ``model``: one whose answers have
+    probabilities.
     """
-    if model.answers_numbers:
-        return 0.0
     inputs = model.answered_pieces(examples)
     padding = padding_of(model, [piece for pieces in inputs for piece in pieces])
-    entropies = []
-    for logits_RC in answers(model, inputs, padding):
-        most = math.log(max(logits_RC.shape[1], 2))
-        entropies.append(float(entropy(logits_RC[None])) / most)
-    return math.fsum(entropies) / len(entropies)
+    entropies: list[Tensor] = []
+    sums: list[Tensor] = []
+    rows = 0
+    for first in range(0, len(inputs), TOGETHER):
+        for logits_RC in answers(model, inputs[first : first + TOGETHER], padding):
+            p_RC = logits_RC.double().softmax(dim=1)
+            entropies.append(torch.special.entr(p_RC).sum())
+            sums.append(p_RC.sum(dim=0))
+            rows += len(p_RC)
+    if not rows or len({total_C.shape for total_C in sums}) > 1:
+        return 0.0
+    mean_C = torch.stack(sums).sum(dim=0) / rows
+    mean_entropy = float(torch.stack(entropies).sum()) / rows
+    return max(float(torch.special.entr(mean_C).sum()) - mean_entropy, 0.0)

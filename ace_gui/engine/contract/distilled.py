@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ace_gui.formatting import counted, listing, number_text, plain
+from ace_gui.formatting import counted, number_text, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +84,11 @@ class Distilled:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences on what may be wrong."""
-        lost = [plain(task.task) for task in self.tasks if task.is_farther]
+        lost = [f"`{plain(task.task)}`" for task in self.tasks if task.is_farther]
         warnings = list(self.doubts)
         if lost:
             warnings.append(
-                f"The merge is now farther from the expert of {listing(lost)} than before; give "
+                f"The merge is now farther from the expert of {', '.join(lost)} than before; give "
                 "more inputs of that task, or leave `distil` out."
             )
         if not self.best_step and self.steps:

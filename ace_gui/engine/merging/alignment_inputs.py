@@ -6,6 +6,8 @@ either. So inputs are checked before anything is trained.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -28,8 +30,19 @@ KEPT_BACK: Final = 5
 """One of this many inputs is kept back, to see when the merge is best."""
 
 
-SURE: Final = 1.05
-"""An expert counts as sure of inputs up to this multiple of its uncertainty on its own."""
+ALIKE: Final = -0.5
+"""Two tasks' inputs are told apart if the sum of both experts' logarithms is below this."""
+
+EXCHANGED: Final = 0.5
+"""Above this, each expert tells the other task's inputs apart better than its own."""
+
+ABOVE_OTHERS: Final = 1.25
+"""An expert tells its own inputs apart better than those of other tasks by this factor."""
+
+NOTHING: Final = 1e-9
+"""Answers that are no farther apart, in nats, are equal."""
+
+_ADVICE: Final = "Check them, since inputs of another task make the merge worse."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,33 +132,73 @@ def _refuse_scoring_data(
 
 
 def doubts(
-    tasks: Sequence[TaskData], uncertainties: Mapping[tuple[str, str], float]
+    tasks: Sequence[TaskData], distinctions: Mapping[tuple[str, str], float]
 ) -> tuple[str, ...]:
     """Sentences on tasks whose inputs look like another's.
 
-    A trained expert is surest of its answers to inputs of its own task. If it is as sure of its
-    answers to another task's inputs, and that task's expert is nearly as sure of these inputs as of
-    its own, the inputs may be of the other task. ``uncertainties``: of an expert's answers, by the
-    expert's task and the task of the inputs.
+    A trained expert tells the inputs of its own task apart best. ``distinctions``: how well an
+    expert does that, in nats, by the expert's task and the task of the inputs.
     """
     sentences = []
+    doubted: set[str] = set()
+    for first, second in itertools.combinations(tasks, 2):
+        sentence = _shared_inputs(first, second) or _exchanged(
+            first.name, second.name, distinctions
+        )
+        if sentence:
+            sentences.append(sentence)
+            doubted |= {first.name, second.name}
     for data in tasks:
-        own_name = data.name
-        uncertainty_of_others = {
-            inputs: value
-            for (task, inputs), value in uncertainties.items()
-            if task == own_name and inputs != own_name and (inputs, own_name) in uncertainties
-        }
-        if not uncertainty_of_others:
-            continue
-        nearest = min(uncertainty_of_others, key=uncertainty_of_others.__getitem__)
-        is_no_surer = uncertainties[own_name, own_name] >= uncertainty_of_others[nearest]
-        other_is_sure = uncertainties[nearest, own_name] <= SURE * uncertainties[nearest, nearest]
-        if is_no_surer and other_is_sure:
+        if data.name not in doubted and _is_no_better(data.name, distinctions):
             sentences.append(
-                f"The inputs of {plain(own_name)} look like those of {plain(nearest)}: "
-                "its expert is no "
-                "surer of its answers to them. Check them, since inputs of another task make the "
-                "merge worse."
+                f"The expert of {plain(data.name)} tells the inputs of its task apart no better "
+                f"than those of other tasks. {_ADVICE}"
             )
     return tuple(sentences)
+
+
+def _shared_inputs(first: TaskData, second: TaskData) -> str:
+    """A sentence on two tasks most of whose inputs are the same; empty for others."""
+    ones = {_key(example.inputs) for example in first.examples}
+    others = {_key(example.inputs) for example in second.examples}
+    both = len(ones & others)
+    if 2 * both <= min(len(ones), len(others)):
+        return ""
+    return (
+        f"{counted(both, 'input', 'inputs')} of {plain(first.name)} are also inputs of "
+        f"{plain(second.name)}. {_ADVICE}"
+    )
+
+
+def _exchanged(first: str, second: str, distinctions: Mapping[tuple[str, str], float]) -> str:
+    """A sentence on two tasks whose experts do not prefer their own inputs; empty for others.
+
+    The logarithm of d(1, 2) d(2, 1) / d(1, 1) d(2, 2) has neither what all answers of one expert
+    nor what all answers to one task's inputs have in common.
+    """
+    if (first, second) not in distinctions or (second, first) not in distinctions:
+        return ""
+    logarithm = 0.0
+    for expert, inputs in itertools.product((first, second), repeat=2):
+        if expert == inputs:
+            sign = -1
+        else:
+            sign = 1
+        logarithm += sign * math.log(max(distinctions[expert, inputs], NOTHING))
+    if logarithm <= ALIKE:
+        return ""
+    names = f"{plain(first)} and {plain(second)}"
+    if logarithm > EXCHANGED:
+        return (
+            f"The inputs of {names} seem to be exchanged: each expert tells those of the other "
+            f"task apart better than its own. {_ADVICE}"
+        )
+    return f"The inputs of {names} look alike to their experts. {_ADVICE}"
+
+
+def _is_no_better(task: str, distinctions: Mapping[tuple[str, str], float]) -> bool:
+    """Whether a task's expert tells its own inputs apart no better than those of two others."""
+    others = [value for (expert, inputs), value in distinctions.items() if expert == task != inputs]
+    if len(others) < 2:
+        return False
+    return distinctions[task, task] < ABOVE_OTHERS * math.fsum(others) / len(others)

@@ -22,7 +22,7 @@ from ace_gui.engine.adapting.expert_answers import (
     AlignedTask,
     ExpertAnswer,
     answers_of,
-    uncertainty,
+    distinction,
 )
 from ace_gui.engine.adapting.objectives import Kept, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
@@ -41,6 +41,7 @@ from ace_gui.engine.kept_files import is_there, keep_tensors, open_tensors, warn
 from ace_gui.engine.merging.alignment_inputs import Parts, doubts, parts_of
 from ace_gui.engine.merging.store import MergeStore
 from ace_gui.engine.merging.tensor_merge import rounded
+from ace_gui.engine.planning.alignment_checks import left_out_sentence
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.trained_tensors import (
     TrainedTensors,
@@ -73,7 +74,7 @@ CONSTANT_UNTIL: Final = 0.6
 LAST_RATE: Final = 0.05
 """Share of the learning rate that the last step has."""
 
-LOOKED_AT: Final = 8
+LOOKED_AT: Final = 16
 """Inputs of each task that the other experts are asked, too."""
 
 _IN_WORDS: Final = {
@@ -190,7 +191,7 @@ class _Alignment:
         self._parameters = SharedParameters(self._plan.names)
         self._answers: dict[str, list[ExpertAnswer]] = {}
         self._parts: dict[str, Parts] = {}
-        self._uncertainties: dict[tuple[str, str], float] = {}
+        self._distinctions: dict[tuple[str, str], float] = {}
         self._doubts: tuple[str, ...] = ()
         self._changes: TrainedChanges | None = None
         self._state: TrainingState | None = None
@@ -198,7 +199,7 @@ class _Alignment:
     def run(self) -> Iterator[Progress]:
         """Ask the experts, then train."""
         yield from self._asked()
-        self._doubts = doubts([data for data, _ in self._all_tasks()], self._uncertainties)
+        self._doubts = self._doubts_about_inputs()
         merged = self._merged_models()
         self._changes = self._begun()
         tasks = self._tasks(merged)
@@ -253,14 +254,26 @@ class _Alignment:
                 yield PassProgress(title=ASKING, done=len(self._answers), total=total)
 
     def _look_at_others(self, expert: Evaluator) -> None:
-        """How sure an expert is of its answers to the inputs of every task like its own."""
+        """How well an expert tells apart the inputs of every task like its own.
+
+        Only if its answers have probabilities.
+        """
+        if expert.answers_numbers:
+            return
         own_data = expert.data
         for other_data, _ in self._all_tasks():
             roles = set(other_data.examples[0].inputs)
             if other_data.kind != own_data.kind or roles != set(own_data.examples[0].inputs):
                 continue
             some = other_data.examples[:LOOKED_AT]
-            self._uncertainties[own_data.name, other_data.name] = uncertainty(expert, some)
+            self._distinctions[own_data.name, other_data.name] = distinction(expert, some)
+
+    def _doubts_about_inputs(self) -> tuple[str, ...]:
+        found = doubts([data for data, _ in self._all_tasks()], self._distinctions)
+        left_out = left_out_sentence(self._prepared)
+        if left_out:
+            return (*found, left_out)
+        return found
 
     def _merged_models(self) -> list[Evaluator]:
         """The merged model on every task, with the same parameters where these are trained."""

@@ -12,7 +12,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import COPIES, FLOAT32
 from ace_gui.engine.planning.trained_tensors import shared_rows, trained_tensors
 from ace_gui.errors import RecipeError
-from ace_gui.formatting import counted, listing
+from ace_gui.formatting import counted, listing, plain
 from ace_gui.recipe.values import Output
 
 
@@ -43,7 +43,21 @@ def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
     plan = trained_tensors(prepared, distil)
     numbers = counted(plan.numbers, "number", "numbers")
     sentence = f"{numbers} will be trained, on {distil.inputs} inputs of each task."
+    left_out = left_out_sentence(prepared)
+    if left_out:
+        return (Check(ALIGNMENT, f"{sentence} {left_out}", CheckVerdict.WARNING),)
     return (Check(ALIGNMENT, sentence),)
+
+
+def left_out_sentence(prepared: Prepared) -> str:
+    """Which tasks have no inputs though their expert has some of others; empty if none."""
+    names = [plain(task.title) for task in prepared.recipe.tasks if task.calibration is None]
+    if not names:
+        return ""
+    return (
+        f"{counted(len(names), 'task has', 'tasks have')} no `calibration` data, so the merge may "
+        f"become worse on {listing(names)}."
+    )
 
 
 def alignment_obstacle(prepared: Prepared) -> str:

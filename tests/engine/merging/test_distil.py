@@ -18,11 +18,10 @@ from torch.nn import functional
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from ace_gui.engine.adapting.objectives import batch_indices
-from ace_gui.engine.calibrating.calibrate import calibration
 from ace_gui.engine.contract.events import Exported, LearningProgress
 from ace_gui.engine.contract.plan import ALIGNMENT, CheckVerdict
 from ace_gui.engine.merging import distil as distilling
-from ace_gui.engine.merging.alignment_inputs import doubts, parts_of
+from ace_gui.engine.merging.alignment_inputs import parts_of
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
@@ -299,20 +298,6 @@ def test_methods_with_modules_are_refused(
 def test_an_adapter_is_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="distil needs a whole model"):
         merged(bert, tmp_path / "out", distil=FAST, output="adapter")
-
-
-def test_inputs_of_another_task_are_said(bert: Path) -> None:
-    prepared = prepare(load_recipe(recipe_with(bert, distil=FAST)))
-    tasks = [data for t in range(2) for data, _ in calibration(prepared, t).tasks]
-    right = {("two", "two"): 0.2, ("two", "three"): 0.5}
-    right |= {("three", "three"): 0.1, ("three", "two"): 0.4}
-    assert doubts(tasks, right) == ()
-    # The inputs of three are of two: its expert is no surer of them, and that of two is sure.
-    wrong = {("two", "two"): 0.2, ("two", "three"): 0.2}
-    wrong |= {("three", "three"): 0.4, ("three", "two"): 0.4}
-    sentences = [line for line in doubts(tasks, wrong) if line.startswith("The inputs of three")]
-    assert len(sentences) == 1
-    assert "look like those of two" in sentences[0]
 
 
 def test_exported_events_end_the_run(bert: Path, tmp_path: Path) -> None:
