@@ -83,13 +83,43 @@ def build(config: Mapping[str, object], most: int | None = None) -> Any:
     except ArchitectureError:
         raise
     except Exception as error:
-        name = model_class.__name__
-        sentence = f"{name} cannot be built from the config; check config.json."
-        raise ArchitectureError(
-            transformers_library.failure(error, name, sentence),
-            details=f"{type(error).__name__}: {error}",
-        ) from error
+        raise _unbuilt(model_class, error) from error
     return model
+
+
+def skeleton(config: Mapping[str, object]) -> Any:
+    """The model without its parameters, which are on the meta device; buffers are in memory.
+
+    In evaluation mode; it keeps no cache of earlier tokens. Raises ArchitectureError as ``build``.
+    """
+    model_class, config_object = transformers_library.model_and_config(config)
+    import torch
+    from torch.nn.modules import module
+
+    def without_values(_module: Any, _name: str, parameter: Any) -> Any:
+        return torch.nn.Parameter(parameter.to("meta"), requires_grad=False)
+
+    hook = module.register_module_parameter_registration_hook(without_values)
+    try:
+        with transformers_library.quiet(), torch.random.fork_rng(devices=()):
+            model = model_class(config_object)
+    except Exception as error:
+        raise _unbuilt(model_class, error) from error
+    finally:
+        hook.remove()
+    for part in (model.config, *vars(model.config).values()):
+        if hasattr(part, "use_cache"):
+            part.use_cache = False
+    return model.eval()
+
+
+def _unbuilt(model_class: type[Any], error: Exception) -> ArchitectureError:
+    name = model_class.__name__
+    sentence = f"{name} cannot be built from the config; check config.json."
+    return ArchitectureError(
+        transformers_library.failure(error, name, sentence),
+        details=f"{type(error).__name__}: {error}",
+    )
 
 
 @contextmanager

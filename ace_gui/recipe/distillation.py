@@ -29,6 +29,18 @@ class Trained(StrEnum):
     ALL = "all"
 
 
+class How(StrEnum):
+    """In which pieces the model is trained. The value is written in recipes.
+
+    ``AUTO``: ``WHOLE`` if the memory suffices for it. ``WHOLE``: all at once, by answers.
+    ``BLOCKS``: one block after another, by hidden states.
+    """
+
+    AUTO = "auto"
+    WHOLE = "whole"
+    BLOCKS = "blocks"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Distillation:
     """How a merge is aligned with the answers of its own experts. Raises RecipeError."""
@@ -47,6 +59,9 @@ class Distillation:
     train: Trained = Trained.AUTO
     """What is trained."""
 
+    how: How = How.AUTO
+    """Whether the whole model is trained at once, or one block after another."""
+
     learning_rate: float | None = field(
         default=None, metadata=about(limits={"gt": 0, "le": FASTEST})
     )
@@ -64,23 +79,24 @@ def as_distillation(value: object) -> object:
 
 
 def distillation_of(
-    value: bool | Mapping[str, Any] | Distillation,
+    wanted: bool | Mapping[str, Any] | Distillation,
 ) -> Distillation | Literal[False]:
     """The choice as the library takes it. Raises RecipeError for an unknown key or value."""
-    if isinstance(value, Distillation):
-        return value
-    if isinstance(value, bool):
-        if value:
+    if isinstance(wanted, Distillation):
+        return wanted
+    if isinstance(wanted, bool):
+        if wanted:
             return Distillation()
         return False
     names = [item.name for item in fields(Distillation)]
-    for key in value:
+    for key in wanted:
         if key not in names:
             raise RecipeError(f"distil has no {key!r}; there are {', '.join(names)}.", key="distil")
-    values = dict(value)
-    words = [member.value for member in Trained]
-    train = values.get("train", Trained.AUTO)
-    if train not in words:
-        raise RecipeError(f"distil.train is {train!r}, not one of {', '.join(words)}.", key="train")
-    values["train"] = Trained(train)
+    values = dict(wanted)
+    for key, kind in (("train", Trained), ("how", How)):
+        words = [member.value for member in kind]
+        value = values.get(key, kind("auto"))
+        if value not in words:
+            raise RecipeError(f"distil.{key} is {value!r}, not one of {', '.join(words)}.", key=key)
+        values[key] = kind(value)
     return Distillation(**values)

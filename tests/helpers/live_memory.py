@@ -13,6 +13,8 @@ from torch.utils._pytree import tree_leaves
 class LiveMemory(TorchDispatchMode):
     """Counts every storage that an operation returns, from then until nobody holds it.
 
+    Tensors on the meta device have none.
+
     ``peak``: the most bytes that were alive at once. What operations use inside and free again
     before they return (workspaces of LAPACK, say) is not seen.
     """
@@ -28,7 +30,7 @@ class LiveMemory(TorchDispatchMode):
     ) -> Any:
         found = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(found):
-            if isinstance(leaf, torch.Tensor):
+            if isinstance(leaf, torch.Tensor) and not leaf.is_meta:
                 self._count(leaf.untyped_storage())
         return found
 

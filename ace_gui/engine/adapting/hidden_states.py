@@ -16,23 +16,28 @@ from ace_gui.engine.evaluating.evaluators import Piece
 from ace_gui.errors import TaskError
 
 
-def middle_block(model: Any) -> nn.Module:
-    """The block in the middle of the model: of its outermost list of modules, the longest one.
-
-    Raises TaskError if the model has no such list.
-    """
-    lists: list[tuple[int, int, nn.ModuleList]] = []
+def block_list(model: Any) -> tuple[str, nn.ModuleList] | None:
+    """The model's blocks with their name: the outermost list of modules, the longest one."""
+    lists: list[tuple[int, int, str, nn.ModuleList]] = []
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and len(module):
-            depth = name.count(".")
-            lists.append((depth, -len(module), module))
+            lists.append((name.count("."), -len(module), name, module))
     if not lists:
+        return None
+    _, _, name, blocks = min(lists, key=lambda entry: entry[:2])
+    return name, blocks
+
+
+def middle_block(model: Any) -> nn.Module:
+    """The block in the middle of the model. Raises TaskError if it has no list of blocks."""
+    found = block_list(model)
+    if found is None:
         raise TaskError(
             f"{type(model).__name__} has no list of blocks, so no hidden states can be compared; "
             "set `hidden` to 0.",
             key="hidden",
         )
-    _, _, blocks = min(lists, key=lambda entry: entry[:2])
+    _, blocks = found
     return blocks[(len(blocks) - 1) // 2]
 
 

@@ -246,11 +246,12 @@ def answers(
 ) -> list[Tensor]:
     """Logits of every example, R × C; pieces of one shape go through the model together.
 
-    With ``padding``, all do. ``states``: recorded meanwhile, and assigned to the pieces.
+    With ``padding``, those of similar lengths do. ``states``: recorded meanwhile, and assigned
+    to the pieces.
     """
     unpadded = pieces
     if padding is not None:
-        padded = iter(padding.together([piece for parts in pieces for piece in parts]))
+        padded = iter(padding.grouped([piece for parts in pieces for piece in parts]))
         pieces = [[next(padded) for _ in parts] for parts in pieces]
     waiting = defaultdict[Any, list[tuple[int, int]]](list)
     for n, parts in enumerate(pieces):

@@ -33,11 +33,13 @@ _Key = tuple[tuple[int, ...], tuple[_Cover, ...]]
 class SharedParameters:
     """Parameters and the base tensors they consist of.
 
-    ``learned``: the base tensors with gradients.
+    ``learned``: the base tensors with gradients. ``device``: where the parameters of models are
+    that have none in memory.
     """
 
-    def __init__(self, learned: Collection[str]) -> None:
+    def __init__(self, learned: Collection[str], device: torch.device | None = None) -> None:
         self._learned = frozenset(learned)
+        self._device = device
         self._parameters: dict[_Key, Parameter] = {}
         self._by_tensor: dict[str, list[tuple[Parameter, _Cover]]] = defaultdict(list)
         self._buffers: dict[str, list[Tensor]] = defaultdict(list)
@@ -101,7 +103,12 @@ class SharedParameters:
         key = tuple(original.shape), tuple(covers)
         if key not in self._parameters:
             is_learned = any(cover.tensor in self._learned for cover in covers)
-            fresh = Parameter(torch.zeros_like(original), requires_grad=is_learned)
+            if original.is_meta:
+                device = self._device
+            else:
+                device = original.device
+            zeros = torch.zeros_like(original, device=device)
+            fresh = Parameter(zeros, requires_grad=is_learned)
             self._parameters[key] = fresh
             for cover in covers:
                 self._by_tensor[cover.tensor].append((fresh, cover))

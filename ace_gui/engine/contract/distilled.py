@@ -12,7 +12,9 @@ from ace_gui.formatting import counted, number_text, plain
 class TaskDivergence:
     """How far the answers of a merge are from those of a task's expert.
 
-    Divergences are KL(expert ‖ merge) in nats, means over the inputs kept back.
+    Divergences are KL(expert ‖ merge) in nats, means over the inputs kept back. Of a merge aligned
+    block by block, they are the squared difference of the last hidden states from the expert's, as
+    a share of the square of these.
     """
 
     task: str
@@ -60,10 +62,13 @@ class Distilled:
     tasks: tuple[TaskDivergence, ...]
     """One per task."""
     curve: Mapping[int, Mapping[str, float]]
-    """The divergence on inputs kept back, by step and task."""
+    """The divergence on inputs kept back, by step and task; or by block, from 1, and task."""
 
     doubts: tuple[str, ...] = ()
     """Sentences on inputs that seem to be another task's."""
+
+    blocks: int = 0
+    """How many blocks were trained one after another; 0: the whole model at once."""
 
     @property
     def sentence(self) -> str:
@@ -75,8 +80,15 @@ class Distilled:
                 "No training step brought the merge closer to its experts on inputs kept back, so "
                 "it is written as the method left it."
             )
+        numbers = counted(self.numbers, "number", "numbers")
+        if self.blocks:
+            return (
+                f"{numbers} of {self.what} were trained block by block; on inputs kept back, the "
+                f"squared difference from the experts' last hidden states went from "
+                f"{number_text(before, 3)} to {number_text(after, 3)} of their square."
+            )
         return (
-            f"{counted(self.numbers, 'number', 'numbers')} of {self.what} were trained; the "
+            f"{numbers} of {self.what} were trained; the "
             f"divergence from the experts on inputs kept back went from {number_text(before, 3)} "
             f"to {number_text(after, 3)} nats."
         )

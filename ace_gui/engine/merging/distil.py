@@ -7,9 +7,8 @@ answers nearly the same. No labels are used.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +38,15 @@ from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.kept_files import is_there, keep_tensors, open_tensors, warn_recomputed
 from ace_gui.engine.merging.alignment_inputs import Parts, doubts, parts_of
+from ace_gui.engine.merging.alignment_steps import (
+    CHECKED_EVERY,
+    IN_WORDS,
+    TITLE,
+    Schedule,
+    news,
+    rates,
+)
+from ace_gui.engine.merging.distil_blocks import FOLDER, BlockAlignment, trained_files
 from ace_gui.engine.merging.store import MergeStore
 from ace_gui.engine.merging.tensor_merge import rounded
 from ace_gui.engine.planning.alignment_checks import left_out_sentence
@@ -50,7 +58,7 @@ from ace_gui.engine.planning.trained_tensors import (
     trained_tensors,
 )
 from ace_gui.errors import CheckpointError
-from ace_gui.recipe.distillation import Distillation, Trained
+from ace_gui.recipe.distillation import Distillation, How
 
 RESULT: Final = "distilled.safetensors"
 """The trained tensors in a store, with what their training gave."""
@@ -59,48 +67,14 @@ TRAINING: Final = "distilling"
 """The folder of unfinished training in a store."""
 
 ASKING: Final = "asking the experts"
-TITLE: Final = "aligning with the experts"
 CURVE: Final = "divergence on inputs kept back"
-
-CHECKED_EVERY: Final = 5
-"""Steps between two looks at the inputs kept back."""
-
-WARM_UP: Final = 10
-"""Steps until the learning rate is reached."""
-
-CONSTANT_UNTIL: Final = 0.6
-"""Share of the steps after which the learning rate falls."""
-
-LAST_RATE: Final = 0.05
-"""Share of the learning rate that the last step has."""
 
 LOOKED_AT: Final = 16
 """Inputs of each task that the other experts are asked, too."""
 
-_IN_WORDS: Final = {
-    Trained.BIASES: "biases and norms",
-    Trained.RANK_8: "additions of rank 8",
-    Trained.ALL: "merged matrices",
-}
 _RESULT: Final = TypeAdapter(Distilled)
 
 Progress = PassProgress | LearningProgress
-
-
-def rates(steps: int) -> list[float]:
-    """The share of the learning rate in each step: it rises, stays, and falls."""
-    warm_up = min(WARM_UP, max(steps // 4, 1))
-    falling = max(math.ceil(CONSTANT_UNTIL * steps), warm_up)
-    shares = []
-    for step in range(steps):
-        if step < warm_up:
-            shares.append((step + 1) / warm_up)
-        elif step < falling:
-            shares.append(1.0)
-        else:
-            done = (step - falling + 1) / max(steps - falling, 1)
-            shares.append(1 - (1 - LAST_RATE) * done)
-    return shares
 
 
 def sources_key(sources: Sequence[Calibration]) -> str:
@@ -114,41 +88,51 @@ def distilled(
     sources: Sequence[Calibration],
     distil: Distillation,
     device: torch.device,
+    how: How,
 ) -> Generator[Progress, None, Distilled]:
     """Align the merge in a store, whose model is complete, and write what was trained.
 
-    ``sources``: of ``alignment_sources``. An interrupted run is continued. Raises TaskError and
-    MismatchError if a task's model cannot be trained, MethodError if training diverges, and the
-    errors of loading and writing.
+    ``sources``: of ``alignment_sources``. ``how``: whole or by block; if the recipe leaves the
+    choice, an interrupted run goes on as it began. Raises TaskError and MismatchError if a task's
+    model cannot be trained, MethodError if training diverges, and the errors of loading and
+    writing.
     """
     result = found_result(store.folder)
     if result is None:
         with repeatable(device):
-            alignment = _Alignment(prepared, store, sources, distil, device)
+            if _is_by_block(store, distil, how):
+                chosen = BlockAlignment
+            else:
+                chosen = _Alignment
+            alignment = chosen(prepared, store, sources, distil, device)
             yield from alignment.run()
-            result = alignment.save()
-    saved = open_tensors(store.folder / RESULT)
-    for name in saved.checkpoint.tensors:
-        values = saved.read(name)
-        for copy in copies_of(prepared, name):
-            dtype = torch_dtype(store.manifest.dtypes[copy])
-            store.replace(copy, rounded(values, dtype, copy))
-    yield _news(done=result.steps, total=result.steps, warnings=result.warnings)
+            result, tensors = alignment.result()
+        keep_tensors(store.folder / RESULT, tensors, json.dumps(asdict(result)))
+    _write(prepared, store, result)
+    yield news(done=result.steps, total=result.steps, curve=CURVE, warnings=result.warnings)
     return result
 
 
-def _news(*, done: int, total: int, warnings: tuple[str, ...]) -> LearningProgress:
-    """An event without new values."""
-    return LearningProgress(
-        title=TITLE,
-        done=done,
-        total=total,
-        first=done,
-        losses={},
-        figures={},
-        curve=CURVE,
-        warnings=warnings,
-    )
+def _write(prepared: Prepared, store: MergeStore, known: Distilled) -> None:
+    """Put the trained tensors in the place of the merged ones."""
+    files = [store.folder / RESULT]
+    if known.blocks and known.best_step:
+        files = trained_files(store.folder)
+    for kept in map(open_tensors, files):
+        for name in kept.checkpoint.tensors:
+            values = kept.read(name)
+            for copy in copies_of(prepared, name):
+                dtype = torch_dtype(store.manifest.dtypes[copy])
+                store.replace(copy, rounded(values, dtype, copy))
+
+
+def _is_by_block(store: MergeStore, distil: Distillation, how: How) -> bool:
+    """Whether one block after another is trained."""
+    if distil.how is How.AUTO and is_there(store.folder / FOLDER):
+        return True
+    if distil.how is How.AUTO and is_there(store.folder / TRAINING):
+        return False
+    return how is How.BLOCKS
 
 
 def found_result(folder: Path) -> Distilled | None:
@@ -161,14 +145,6 @@ def found_result(folder: Path) -> Distilled | None:
     except (CheckpointError, ValidationError) as error:
         warn_recomputed(path, error)
         return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _LearningSchedule:
-    """The parameters of the training loop."""
-
-    steps: int
-    learning_rate: float
 
 
 class _Alignment:
@@ -208,25 +184,24 @@ class _Alignment:
         loop = CheckedLoop(
             self._changes.values,
             lambda step: self._stepped(tasks, step, loop.state),
-            _LearningSchedule(steps=steps, learning_rate=self._plan.learning_rate),
+            Schedule(steps=steps, learning_rate=self._plan.learning_rate),
             rates=shares.__getitem__,
             check=lambda: self._checked(tasks),
             every=CHECKED_EVERY,
         )
         folder = self._store.folder / TRAINING
-        yield _news(done=0, total=steps, warnings=self._doubts)
+        yield news(done=0, total=steps, curve=CURVE, warnings=self._doubts)
         yield from trained(loop, folder, 0, title=TITLE, experts=self._names(), curve=CURVE)
         self._state = loop.state
 
-    def save(self) -> Distilled:
-        """Keep the result beside the merge, so that it is written even after an interruption."""
+    def result(self) -> tuple[Distilled, Mapping[str, Tensor]]:
+        """What the training gave, and the trained tensors; none if no step was better."""
         assert self._changes is not None
         result = self._result()
         tensors: dict[str, Tensor] = {}
         if result.best_step:
             tensors = {name: self._changes.tensor(name) for name in self._plan.names}
-        keep_tensors(self._store.folder / RESULT, tensors, json.dumps(asdict(result)))
-        return result
+        return result, tensors
 
     def _names(self) -> list[str]:
         return [data.name for data, _ in self._all_tasks()]
@@ -361,7 +336,7 @@ class _Alignment:
                 )
             )
         return Distilled(
-            what=_IN_WORDS[self._plan.train],
+            what=IN_WORDS[self._plan.train],
             tensors=len(self._plan.names),
             numbers=self._plan.numbers,
             learning_rate=self._plan.learning_rate,

@@ -40,6 +40,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.evaluating.sanity_check import sanity_checked
 from ace_gui.engine.merging.alignment_inputs import alignment_sources
 from ace_gui.engine.merging.distil import distilled, sources_key
+from ace_gui.engine.merging.distil_blocks import require_blocks
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers, require_finite_heads
@@ -59,6 +60,7 @@ from ace_gui.engine.merging.units import (
     units,
     whole_units,
 )
+from ace_gui.engine.planning.alignment_checks import way_of_alignment
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared, head_tensors
 from ace_gui.engine.planning.recipe_models import HEADS
@@ -66,6 +68,7 @@ from ace_gui.engine.planning.requirements import require_memory
 from ace_gui.engine.streaming import ordered, single_threads
 from ace_gui.machine import peak_memory
 from ace_gui.output_files import writing
+from ace_gui.recipe.distillation import How
 from ace_gui.stored_formats import FORMATS
 
 _Learning = PassProgress | LearningProgress
@@ -95,6 +98,7 @@ def merge(
     started = time.monotonic()
     where = _device_with_room(prepared, device, memory_bytes, workers)
     sources = alignment_sources(prepared)
+    how = _way_of_alignment(prepared, where, memory_bytes, sources)
     warnings = yield from _measure(prepared, where, workers)
     notes = distance_notes(prepared)
     manifest = make_manifest(
@@ -108,7 +112,7 @@ def merge(
         claimed(store_folder),
         opened(store_folder, _with_inputs(manifest, sources), readers.checksums) as store,
     ):
-        filled = yield from _fill(store, readers, where, memory_bytes, workers, sources)
+        filled = yield from _fill(store, readers, where, memory_bytes, workers, sources, how)
     seconds = time.monotonic() - started
     sanity = None
     if check:
@@ -139,6 +143,24 @@ def _device_with_room(
         require_memory(prepared, memory_bytes, on_gpu)
     forget_peak(where)
     return where
+
+
+def _way_of_alignment(
+    prepared: Prepared,
+    device: torch.device,
+    memory_bytes: int | None,
+    sources: Sequence[Calibration],
+) -> How:
+    """In which pieces the merge is aligned, if it is. Raises the errors of ``require_blocks``."""
+    if not sources:
+        return How.WHOLE
+    allowed = memory_bytes
+    if device.type == "cuda":
+        allowed = memory_of(device)
+    how = way_of_alignment(prepared, allowed)
+    if how is How.BLOCKS:
+        require_blocks(prepared, sources)
+    return how
 
 
 def _with_inputs(manifest: Manifest, sources: Sequence[Calibration]) -> Manifest:
@@ -186,10 +208,12 @@ def _fill(
     memory_bytes: int | None,
     workers: Workers | None,
     sources: Sequence[Calibration],
+    how: How,
 ) -> Generator[Event | None, None, _Filled]:
     """Merge the tensors missing from the store, then write the other files of the model.
 
-    ``sources``: inputs to align the merge with its experts, if that is wanted.
+    ``sources``: inputs to align the merge with its experts, if that is wanted; ``how``: in which
+    pieces.
     """
     if workers is not None:
         workers.begin(readers.prepared)
@@ -206,7 +230,7 @@ def _fill(
     distil = prepared.recipe.distil
     result = None
     if distil:
-        result = yield from distilled(prepared, store, sources, distil, device)
+        result = yield from distilled(prepared, store, sources, distil, device, how)
         store.finish_weights()  # the trained tensors, too
     warnings = yield from _warnings_of(write_modules(readers, store.model, device))
     readers.check_unchanged()

@@ -5,31 +5,112 @@ The activations of a batch are not counted, because they depend on the inputs.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
+from typing import Final
 
-from ace_gui.engine.contract.plan import ALIGNMENT, Check, CheckVerdict
+from ace_gui.architecture.traits import Role
+from ace_gui.engine.contract.plan import ALIGNMENT, Check, CheckVerdict, PlanRow
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import COPIES, FLOAT32
 from ace_gui.engine.planning.trained_tensors import shared_rows, trained_tensors
 from ace_gui.errors import RecipeError
-from ace_gui.formatting import counted, listing, plain
+from ace_gui.formatting import counted, human_bytes, listing, plain
+from ace_gui.machine import free_memory
+from ace_gui.recipe.distillation import How
 from ace_gui.recipe.values import Output
 
+_HEADS: Final = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
 
-def alignment_bytes(prepared: Prepared) -> int:
+
+def alignment_bytes(prepared: Prepared, allowed: int | None = None) -> int:
     """Estimated peak while the merge is aligned; 0 if that is not wanted or not possible.
 
-    The merged model in float32, one expert's beside it while it is loaded, the gradients of what is
-    trained, and the trained numbers.
+    ``allowed``: memory that may be used; None: what is free.
     """
     distil = prepared.recipe.distil
     if not distil or alignment_obstacle(prepared):
         return 0
-    plan = trained_tensors(prepared, distil)
+    if way_of_alignment(prepared, allowed) is How.WHOLE:
+        return whole_bytes(prepared)
+    return block_bytes(prepared)
+
+
+def whole_bytes(prepared: Prepared) -> int:
+    """Estimated peak while the whole merge is aligned at once.
+
+    The merged model in float32, one expert's beside it while it is loaded, the gradients of what is
+    trained, and the trained numbers.
+    """
+    assert prepared.recipe.distil
+    plan = trained_tensors(prepared, prepared.recipe.distil)
     shapes = {row.tensor: row.tensor_shape for row in shared_rows(prepared)}
     model = FLOAT32 * sum(map(prod, shapes.values()))
     gradients = FLOAT32 * sum(prod(row.tensor_shape) for row in plan.rows)
     return 2 * model + gradients + COPIES * FLOAT32 * plan.numbers
+
+
+def block_bytes(prepared: Prepared) -> int:
+    """Estimated peak while one block after another is aligned.
+
+    What is before the blocks; later a block in float32, the gradients of what is trained in it, and
+    the trained numbers. The hidden states of the inputs are not counted.
+    """
+    assert prepared.recipe.distil
+    plan = trained_tensors(prepared, prepared.recipe.distil)
+    blocks: dict[int | None, int] = {}
+    for row in shared_rows(prepared):
+        block = block_of(prepared, row)
+        if block is not None or row.role not in _HEADS:
+            blocks[block] = blocks.get(block, 0) + FLOAT32 * prod(row.tensor_shape)
+    before = blocks.pop(None, 0)
+    trained: dict[int | None, int] = {}
+    for row in plan.rows:
+        block = block_of(prepared, row)
+        gradient = FLOAT32 * prod(row.tensor_shape)
+        numbers = replace(plan, rows=(row,)).numbers
+        trained[block] = trained.get(block, 0) + gradient + COPIES * FLOAT32 * numbers
+    sizes = [size + trained.get(block, 0) for block, size in blocks.items()]
+    return max(before, max(sizes, default=0))
+
+
+def block_of(prepared: Prepared, row: PlanRow) -> int | None:
+    """The number of the block that a row belongs to."""
+    return prepared.base.architecture.traits[row.tensor].block
+
+
+def way_of_alignment(prepared: Prepared, allowed: int | None = None) -> How:
+    """Whether the whole model is aligned at once, or one block after another; never ``AUTO``.
+
+    ``allowed``: memory that may be used; None: what is free.
+    """
+    assert prepared.recipe.distil
+    if allowed is None:
+        limit = free_memory()
+    else:
+        limit = allowed
+    return chosen_way(prepared.recipe.distil.how, whole_bytes(prepared), limit)
+
+
+def chosen_way(how: How, needed: int, allowed: int) -> How:
+    """``WHOLE`` or ``BLOCKS``. ``needed``: bytes for the whole model at once."""
+    if how is not How.AUTO:
+        return how
+    if needed <= allowed:
+        return How.WHOLE
+    return How.BLOCKS
+
+
+def _cost(prepared: Prepared) -> str:
+    """How the merge is aligned and what that costs, in a sentence."""
+    whole = human_bytes(whole_bytes(prepared))
+    if way_of_alignment(prepared) is How.WHOLE:
+        return f"The whole model is trained at once, in about {whole} of memory."
+    block = human_bytes(block_bytes(prepared))
+    return (
+        f"One block after another is trained, in about {block} of memory besides the hidden states "
+        f"of the inputs; the whole model at once takes {whole}."
+    )
 
 
 def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
@@ -43,6 +124,7 @@ def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
     plan = trained_tensors(prepared, distil)
     numbers = counted(plan.numbers, "number", "numbers")
     sentence = f"{numbers} will be trained, on {distil.inputs} inputs of each task."
+    sentence += f" {_cost(prepared)}"
     left_out = left_out_sentence(prepared)
     if left_out:
         return (Check(ALIGNMENT, f"{sentence} {left_out}", CheckVerdict.WARNING),)
@@ -88,9 +170,14 @@ def alignment_obstacle(prepared: Prepared) -> str:
     if sentence := _other_rows(prepared):
         return sentence
     try:
-        trained_tensors(prepared, distil)
+        plan = trained_tensors(prepared, distil)
     except RecipeError as error:
         return error.sentence
+    if distil.how is How.BLOCKS and all(block_of(prepared, row) is None for row in plan.rows):
+        return (
+            "Nothing that would be trained is in one of the model's blocks; choose `distil: {how: "
+            "whole}`."
+        )
     return ""
 
 

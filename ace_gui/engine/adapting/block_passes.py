@@ -1,0 +1,195 @@
+"""Inputs that pass a model block by block, with the parameters of one block in memory.
+
+Before its first block the model runs as usual; what the blocks are called with, besides the hidden
+states, is recorded there. N inputs of one shape; L tokens or pixels; H features.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ace_gui.engine.adapting.hidden_states import block_list
+from ace_gui.engine.evaluating.evaluators import Batch, Evaluator, Piece
+from ace_gui.errors import TaskError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What a block is called with, besides the hidden states."""
+
+    positional: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passing:
+    """Inputs of one shape on their way through the blocks.
+
+    ``indices``: of the inputs in their task. ``states_NLH``: the input of the next block.
+    ``calls``: one for each block.
+    """
+
+    indices: tuple[int, ...]
+    states_NLH: Tensor
+    calls: Sequence[Call]
+
+
+class BlockModel:
+    """A model whose blocks are filled and run one at a time.
+
+    ``model``: without parameters. Raises TaskError if it is no single sequence of blocks.
+    """
+
+    def __init__(self, model: Any) -> None:
+        found = block_list(model)
+        if found is None:
+            raise self._unfit(model, "has no list of blocks")
+        self.model = model
+        self.prefix, self.blocks = found
+        for name, module in model.named_modules():
+            is_other = name != self.prefix and not name.startswith(f"{self.prefix}.")
+            if is_other and isinstance(module, nn.ModuleList) and len(module):
+                raise self._unfit(model, "has several lists of blocks")
+
+    def block_of(self, parameter: str) -> int | None:
+        """The index of the block that has a parameter; None if it is outside of the blocks."""
+        start = f"{self.prefix}."
+        if not parameter.startswith(start):
+            return None
+        return int(parameter.removeprefix(start).partition(".")[0])
+
+    def begun(
+        self,
+        evaluator: Evaluator,
+        pieces: Sequence[Sequence[Piece]],
+        groups: Sequence[Sequence[int]],
+        device: torch.device,
+    ) -> list[Passing]:
+        """The inputs before the first block. ``groups``: indices of inputs of one shape.
+
+        Raises TaskError if the blocks do not pass hidden states from one to the next.
+        """
+        found = []
+        for group in groups:
+            stack = evaluator.stack([pieces[index][0] for index in group])
+            inputs = {name: tensor.to(device) for name, tensor in stack.items()}
+            notes = [pieces[index][0].note for index in group]
+            batch = Batch(inputs=inputs, notes=notes)
+            states_NLH, calls = self._recorded(evaluator, batch)
+            found.append(Passing(indices=tuple(group), states_NLH=states_NLH, calls=calls))
+        return found
+
+    def _recorded(self, evaluator: Evaluator, batch: Batch) -> tuple[Tensor, list[Call]]:
+        """The input of the first block, and the calls of all."""
+        calls: list[Call] = []
+        for as_tuple in (False, True):
+            recorder = _Recorder(len(self.blocks), as_tuple=as_tuple)
+            with recorder.instead_of(self.blocks), torch.no_grad():
+                try:
+                    evaluator.rows(batch)
+                except _Enough:
+                    calls = recorder.calls
+                except _OtherStates:
+                    continue
+            if len(calls) == len(self.blocks) and recorder.states is not None:
+                return recorder.states, calls
+        raise self._unfit(self.model, "passes more than hidden states from block to block")
+
+    def passed(self, index: int, inputs: Passing) -> Passing:
+        """The inputs after a block, whose parameters are in memory. Without a graph."""
+        with torch.no_grad():
+            return replace(inputs, states_NLH=self.output(index, inputs))
+
+    def output(self, index: int, inputs: Passing) -> Tensor:
+        """What a block makes of its inputs, with its graph (N × L × H)."""
+        call = inputs.calls[index]
+        found = self.blocks[index](inputs.states_NLH, *call.positional, **call.named)
+        output: Tensor = found[0] if isinstance(found, tuple) else found
+        return output
+
+    @staticmethod
+    def _unfit(model: Any, what: str) -> TaskError:
+        return TaskError(
+            f"{type(model).__name__} {what}, so it cannot be aligned block by block; choose "
+            "`distil: {how: whole}`.",
+            key="how",
+        )
+
+
+class _Enough(Exception):  # noqa: N818 (no error: the last block is reached)
+    pass
+
+
+class _OtherStates(Exception):  # noqa: N818 (no error: blocks return something else)
+    pass
+
+
+class _Recorder:
+    """Stands in for all blocks: each returns its input unchanged, and the last one stops."""
+
+    def __init__(self, count: int, *, as_tuple: bool) -> None:
+        self.calls: list[Call] = []
+        self.states: Tensor | None = None
+        self._count = count
+        self._as_tuple = as_tuple
+
+    @contextmanager
+    def instead_of(self, blocks: nn.ModuleList) -> Iterator[None]:
+        """Context in which the blocks' inputs are recorded."""
+        for block in blocks:
+            block.forward = self._record
+        try:
+            yield
+        finally:
+            for block in blocks:
+                del block.forward
+
+    def _record(self, *positional: Any, **named: Any) -> Any:
+        if positional:
+            states, *rest = positional
+        else:
+            states = named.pop("hidden_states")
+            rest = []
+        if self.states is None:
+            self.states = states
+        if states is not self.states:
+            raise _OtherStates
+        self.calls.append(Call(positional=tuple(rest), named=named))
+        if len(self.calls) == self._count:
+            raise _Enough
+        if self._as_tuple:
+            return (states,)
+        return states
+
+
+def groups_of(pieces: Sequence[Sequence[Piece]], indices: Sequence[int]) -> list[list[int]]:
+    """The indices of inputs of one shape together.
+
+    Raises TaskError for inputs of several pieces.
+    """
+    by_shape = defaultdict[Any, list[int]](list)
+    for index in indices:
+        if len(pieces[index]) != 1:
+            raise TaskError(
+                "Inputs of several pieces cannot be aligned block by block; choose "
+                "`distil: {how: whole}`.",
+                key="how",
+            )
+        (piece,) = pieces[index]
+        by_shape[tuple((n, tuple(t.shape)) for n, t in piece.inputs.items())].append(index)
+    return list(by_shape.values())
+
+
+def empty(module: nn.Module) -> None:
+    """Give the memory of a module's parameters back."""
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                part._parameters[name] = nn.Parameter(parameter.to("meta"), requires_grad=False)
