@@ -46,6 +46,7 @@ from ace_gui.figures.charts import PanelKind
 from ace_gui.figures.sheet import Letters
 from ace_gui.paths import Sample
 from ace_gui.processes import go_offline
+from ace_gui.recipe.distillation import How
 from ace_gui.recipe.output_forms import Output
 
 
@@ -153,6 +154,11 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
         "Align the merge with its experts, on inputs of the recipe's tasks without labels (64 of "
         "each; fewer by --limit).",
     )
+    distil_how: How | None = option(
+        "|".join(How),
+        "With --distil: train the whole model at once, or one block after another (default: blocks "
+        "if the memory is too small for the whole).",
+    )
     sanity: bool | None = switch(
         "--check/--no-check",
         "Try a merged language model on usual text, beside base and experts (default: if quick).",
@@ -173,6 +179,8 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
             raise typer.BadParameter("Missing option '--out'.")
         if self.limit and not (self.evaluate or self.distil):
             raise typer.BadParameter("--limit goes with --evaluate or --distil.")
+        if self.distil_how and not self.distil:
+            raise typer.BadParameter("--distil-how goes with --distil.")
         if self.dry_run and self.convert:
             raise typer.BadParameter("--dry-run writes nothing; leave out --convert.")
 

@@ -69,7 +69,7 @@ from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import alternatives, counted, duration, human_bytes, number_text
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.distillation import Distillation
+from ace_gui.recipe.distillation import Distillation, How
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.output_forms import Output
 from ace_gui.recipe.recipe_file import load_recipe
@@ -83,7 +83,7 @@ def merge(command: Merge) -> None:
     """Merge a recipe, or a base and experts; with --dry-run only print what would be done."""
     recipe = recipe_of(command.models, command.method, command.settings or ())
     recipe = in_form(recipe, command.kind, command.rank, command.energy)
-    recipe = aligned(recipe, command.distil, command.limit)
+    recipe = aligned(recipe, command.distil, command.limit, command.distil_how)
     if command.sanity is not None:
         recipe = replace(recipe, check=SanityCheck.ON if command.sanity else SanityCheck.OFF)
     recipe = replace(recipe, tasks=limited(recipe.tasks, command.limit))
@@ -125,13 +125,15 @@ def in_form(recipe: Recipe, kind: str | None, rank: int | None, energy: float | 
     return replace(recipe, output=output, rank=rank, energy=energy)
 
 
-def aligned(recipe: Recipe, requested: bool, inputs: int | None) -> Recipe:
-    """The recipe with what ``--distil`` and its ``--limit`` ask for."""
+def aligned(recipe: Recipe, requested: bool, inputs: int | None, how: How | None) -> Recipe:
+    """The recipe with what ``--distil``, its ``--limit`` and ``--distil-how`` ask for."""
     if not requested:
         return recipe
     distil = recipe.distil or Distillation()
     if inputs is not None:
         distil = replace(distil, inputs=inputs)
+    if how is not None:
+        distil = replace(distil, how=how)
     return replace(recipe, distil=distil)
 
 
