@@ -40,6 +40,7 @@ from ace_gui.methods.model_stock import MODEL_STOCK
 from ace_gui.methods.nan import NAN
 from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
+from ace_gui.methods.prodistill import PRODISTILL
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
 from ace_gui.methods.regmean import REGMEAN
 from ace_gui.methods.samerging import SAMERGING
@@ -88,6 +89,7 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
             CONCRETE,
             SAMERGING,
             EXPERT_MERGING,
+            PRODISTILL,
             LOCALIZE_STITCH_FEW_SHOT,
         ),
         "With modules": (

@@ -63,11 +63,11 @@ def test_a_limit_needs_a_use(family: Path, tmp_path: Path) -> None:
 
 def test_the_way_of_training_is_an_option(family: Path, tmp_path: Path) -> None:
     recipe = str(recipe_with(family))
-    asked = ("--distil-how", "blocks", "--limit", str(INPUTS), "--out", str(tmp_path / "out"))
+    asked = ("--distil-how", "blocks", "--out", str(tmp_path / "out"))
     status, _, warned = merged(recipe, *asked)
     assert status == 2
     assert "goes with --distil" in warned
-    status, printed, warned = merged(recipe, "--distil", *asked)
+    status, printed, warned = merged(recipe, "--distil", *asked, "--limit", str(INPUTS))
     assert status == 0, warned
     assert "block by block" in printed.replace("\n", " ")
     written = load_recipe(tmp_path / "out" / "merge_recipe.yaml")

@@ -2,7 +2,8 @@
 
 Sources: AdaRank arXiv:2503.22178, Concrete arXiv:2312.06173, Localize-and-Stitch arXiv:2408.13656,
 Representation Surgery arXiv:2402.02705, WEMoE arXiv:2402.00433, Twin-Merging arXiv:2406.15479,
-SAMerging arXiv:2512.21288, Expert Merging arXiv:2509.25712.
+SAMerging arXiv:2512.21288, Expert Merging arXiv:2509.25712,
+ProDistill arXiv:2502.12706.
 T experts; a state is a model's tensors by name. A task is the list of logits (one row an example)
 that a state gives for its inputs.
 """
@@ -153,6 +154,50 @@ def expert_merging(
         return torch.stack(losses).mean() + pull * torch.stack(pulls).mean()
 
     return merged(adam(start, loss, steps, rate).values)
+
+
+def prodistill(
+    base: State,
+    experts: Sequence[State],
+    blocks: Sequence[Sequence[str]],
+    passed: Sequence[Callable[[State], Sequence[Sequence[Tensor]]]],
+    *,
+    steps: int,
+    rate: float,
+    scaling: float,
+) -> State:
+    """θ₀ + Σ λ_t ⊙ Δ_t, block by block by Adam on the squared difference of the block's outputs.
+
+    ``blocks``: the names of each block's tensors. ``passed``: of each task what a state's blocks
+    give, by block and input.
+    """
+    values = {
+        name: torch.full((len(experts), *tensor.shape), scaling, dtype=torch.float64)
+        for name, tensor in base.items()
+    }
+    expected = [task(own) for task, own in zip(passed, experts, strict=True)]
+
+    def merged(found: State) -> State:
+        state = {}
+        for name in base:
+            state[name] = base[name]
+            for t, expert in enumerate(experts):
+                state[name] = state[name] + found[name][t] * (expert[name] - base[name])
+        return state
+
+    for block, names in enumerate(blocks):
+
+        def loss(leaves: State, _step: int, block: int = block, known: State = values) -> Tensor:
+            state = merged({**known, **leaves})
+            terms = []
+            for task, own in zip(passed, expected, strict=True):
+                for one, other in zip(task(state)[block], own[block], strict=True):
+                    terms.append(((one - other.detach()) ** 2).sum())
+            return torch.stack(terms).sum()
+
+        start = {name: values[name] for name in names}
+        values |= adam(start, loss, steps, rate).values
+    return merged(values)
 
 
 def adarank(

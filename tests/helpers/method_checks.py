@@ -115,6 +115,8 @@ CHECKS = [
     check("samerging", lambda d: 0.5 * d.sum(axis=0), scaling=0.5),
     check("expert_merging", lambda d: 0.1 * d.sum(axis=0)),
     check("expert_merging", lambda d: 0.5 * d.sum(axis=0), scaling=0.5),
+    check("prodistill", lambda d: 0.3 * d.sum(axis=0)),
+    check("prodistill", lambda d: 0.5 * d.sum(axis=0), scaling=0.5),
     check("localize_stitch_few_shot", lambda d: oracle.localize_stitch(d, 0.2), density=0.2),
     check("linear", lambda d: d.mean(axis=0)),
     check("task_arithmetic", lambda d: 0.7 * d.sum(axis=0), scaling=0.7),

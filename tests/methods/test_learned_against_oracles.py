@@ -164,6 +164,27 @@ def test_expert_merging_follows_answers_states_and_pull(
             assert_near(found[name], oracle_state[name], base[name], name, within=3e-5)
 
 
+def test_prodistill_follows_the_states_of_each_block(file: Path) -> None:
+    base, experts = states(file)
+    found, _ = merged(file, "prodistill", epochs=3, learning_rate=0.05, batch=64)
+    blocks = [[name for name in base if f"layer.{block}." in name] for block in range(2)]
+    passed = [partial(block_outputs, model, inputs) for model, inputs in models(file)]
+    expected = oracle.prodistill(base, experts, blocks, passed, steps=3, rate=0.05, scaling=0.3)
+    for name in base:
+        if not is_undetermined(name):
+            assert_near(found[name], expected[name], base[name], name, within=1e-4)
+
+
+def block_outputs(model: Any, inputs: list[Any], state: State) -> list[list[Tensor]]:
+    """Of each block and input what the block gives."""
+    by_input = []
+    for input_ in inputs:
+        given = {**input_, "output_hidden_states": True}
+        output = torch.func.functional_call(model, state, (), given)
+        by_input.append(output.hidden_states[1:])
+    return [list(outputs) for outputs in zip(*by_input, strict=True)]
+
+
 def answers_and_states(model: Any, inputs: list[Any], state: State) -> tuple[Tensor, list[Tensor]]:
     """The logits, and of each input what the middle block gives."""
     middle = (model.config.num_hidden_layers - 1) // 2

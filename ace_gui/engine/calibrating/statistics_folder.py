@@ -211,6 +211,11 @@ class StatisticsWriter:
         self._add(path, part.digest, sums)
         return True
 
+    def stored(self, number: int) -> dict[str, Tensor]:
+        """The tensors of a part. Raises CheckpointError."""
+        part = open_tensors(self._path(number))
+        return {name: part.read(name) for name in part.checkpoint.tensors}
+
     def write(self, number: int, tensors: Mapping[str, Tensor], rows: Mapping[str, int]) -> None:
         """Write a part completely or not at all. ``rows``: by tensor, the number of inputs."""
         counted = [tensors[name] for name in rows if tensors[name].is_floating_point()]

@@ -46,6 +46,7 @@ from ace_gui.engine.calibrating.statistics_folder import (
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.evaluating.kinds import KINDS
+from ace_gui.engine.merging.learn_by_block import LearningByBlock
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.merged_values import LearnedRow, MergedValues, put_fixed
 from ace_gui.engine.merging.readers import Readers
@@ -224,18 +225,11 @@ class _Work:
         self._warnings = list(before.warnings)
 
     def run(self) -> Progress:
-        """Run all remaining stages."""
-        models = self._models()
-        for row in self._fixed:
-            put_fixed(row, self._readers, self._parameters, self._device)
-        self._cache = Kept(cached_bytes(self._parameters.bytes))
-        everyone = list(range(len(self._prepared.experts)))
-        if self._learning.per_expert:
-            stages = [[t] for t in everyone]
+        """Run all remaining stages, and finish the folder."""
+        if self._learning.by_block:
+            yield from self._by_block()
         else:
-            stages = [everyone]
-        for number, experts in enumerate(stages):
-            yield from self._stage(number, experts, models)
+            yield from self._stages()
         self._writer.finish(
             need=self._need,
             expert="",
@@ -247,6 +241,36 @@ class _Work:
         (self._folder / CHECKPOINT).unlink(missing_ok=True)
         shutil.rmtree(self._folder / FACTORS, ignore_errors=True)
         yield _finished_event(self._prepared, self._curves())
+
+    def _by_block(self) -> Progress:
+        """Learn one block after another."""
+        title = TITLE.format(self._prepared.method.title)
+        blocks = LearningByBlock(
+            self._readers,
+            self._sources,
+            self._rows,
+            self._folder,
+            self._writer,
+            self._device,
+            title,
+        )
+        yield from blocks.run()
+        self._names = blocks.names
+        self._losses |= blocks.curves.losses
+        self._figures |= blocks.curves.figures
+
+    def _stages(self) -> Progress:
+        models = self._models()
+        for row in self._fixed:
+            put_fixed(row, self._readers, self._parameters, self._device)
+        self._cache = Kept(cached_bytes(self._parameters.bytes))
+        everyone = list(range(len(self._prepared.experts)))
+        if self._learning.per_expert:
+            stages = [[t] for t in everyone]
+        else:
+            stages = [everyone]
+        for number, experts in enumerate(stages):
+            yield from self._stage(number, experts, models)
 
     def _models(self) -> Sequence[TaskModel]:
         """The tasks' models; their parameters are replaced by the merged model's."""

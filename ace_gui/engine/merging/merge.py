@@ -40,9 +40,9 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.evaluating.sanity_check import sanity_checked
 from ace_gui.engine.merging.alignment_inputs import alignment_sources
 from ace_gui.engine.merging.distil import distilled, sources_key
-from ace_gui.engine.merging.distil_blocks import require_blocks
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_manifest
+from ace_gui.engine.merging.passing_blocks import require_blocks
 from ace_gui.engine.merging.readers import Readers, require_finite_heads
 from ace_gui.engine.merging.store import MODEL, MergeStore, planned_shards
 from ace_gui.engine.merging.surveying import distance_notes, far_lines, surveyed

@@ -316,21 +316,32 @@ def learning_bytes(prepared: Prepared) -> int:
 
     if learning is not None:  # a model with its gradients, cached tensors, and learned numbers
         merged = [row for row in once if row.is_merged]
-        numbers = sum(learning.numbers(row.shape, len(row.experts)) for row in merged)
+        numbers = _learned_numbers(prepared, merged)
         at_once = max((prod(row.shape) for row in merged), default=0) * FLOAT32 * AT_ONCE
         needs.append(2 * model + cached_bytes(model) + FLOAT32 * COPIES * numbers + at_once)
         needs.append(0 if learning.factors is None else decomposed(merged))
     if modules is not None:
         rows = module_rows(prepared)
-        # and one while it is loaded
-        if learns(modules):
-            trained = 2 * model
-        else:
-            trained = 0
+        trained = 2 * model if learns(modules) else 0  # and one while it is loaded
         if kind_of(modules) is ModuleKind.BLOCKS:  # all experts' blocks
             trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in rows)
         needs += [trained, 0 if by_entries(modules, prepared.parameters) else decomposed(rows)]
     return max(needs)
+
+
+def _learned_numbers(prepared: Prepared, rows: Iterable[PlanRow]) -> int:
+    """How many numbers are learned at once; in one block, if one after another is learned."""
+    learning = prepared.method.learning
+    assert learning is not None
+    by_block: dict[int | None, int] = {}
+    for row in rows:
+        traits = prepared.base.architecture.traits[row.tensor]
+        block = traits.block if learning.by_block else None
+        if learning.by_block and block is None:
+            continue
+        numbers = learning.numbers(row.shape, len(row.experts))
+        by_block[block] = by_block.get(block, 0) + numbers
+    return max(by_block.values(), default=0)
 
 
 _MORE_ROOM: Final = "Free some space there, or choose an output folder on another disk."
@@ -386,10 +397,7 @@ def _obstacle(prepared: Prepared, rows: Sequence[PlanRow]) -> str:
     if learns(method.modules) and lacking:
         return lacking_sentence(method.title, lacking)
     methods = [prepared.method_of(row) for row in rows]
-    if isinstance(method.modules, Differences):
-        roles = method.modules.roles
-    else:
-        roles = None
+    roles = method.modules.roles if isinstance(method.modules, Differences) else None
     if roles is not None and not rows:
         return f"{method.title} needs MLP blocks, and none of this model is known; choose another."
     # Differences are valid only with the merge that they are differences to.

@@ -22,7 +22,8 @@ from ace_gui.engine.contract.events import LearningProgress, MergeFinished
 from ace_gui.engine.contract.plan import ALIGNMENT
 from ace_gui.engine.merging.alignment_inputs import parts_of
 from ace_gui.engine.merging.alignment_steps import rates
-from ace_gui.engine.merging.distil_blocks import FOLDER, BlockTask
+from ace_gui.engine.merging.distil_blocks import FOLDER
+from ace_gui.engine.merging.passing_blocks import BlockTask
 from ace_gui.engine.planning.alignment_checks import (
     block_bytes,
     chosen_way,
@@ -104,7 +105,7 @@ def test_gradients_are_those_of_autograd_on_plain_models(
 ) -> None:
     """Each step takes one input of each task, so that the order of inputs is the same."""
     monkeypatch.setattr(
-        "ace_gui.engine.merging.distil_blocks.groups_of",
+        "ace_gui.engine.merging.passing_blocks.groups_of",
         lambda _pieces, indices: [[index] for index in indices],
     )
     later = itertools.count()  # a later step counts as better

@@ -39,6 +39,7 @@ LEARNED = (
     "concrete",
     "samerging",
     "expert_merging",
+    "prodistill",
     "localize_stitch_few_shot",
 )
 

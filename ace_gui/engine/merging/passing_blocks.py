@@ -1,0 +1,336 @@
+"""Lets inputs pass a merge and its experts block by block, so that each block can be trained alone.
+
+Every input passes the merged model's blocks and, beside them, its own expert's. Only one block of
+one model is in memory, and the hidden states of the inputs.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.architecture.blueprint import skeleton
+from ace_gui.architecture.traits import Role
+from ace_gui.engine.adapting.block_passes import BlockModel, Passing, empty, groups_of
+from ace_gui.engine.adapting.objectives import Found, Kept, batch_indices
+from ace_gui.engine.adapting.shared_parameters import SharedParameters
+from ace_gui.engine.calibrating.calibrate import Calibration
+from ace_gui.engine.calibrating.model_parameters import pieces as located
+from ace_gui.engine.contract.events import LearningProgress
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.evaluating.evaluators import Piece
+from ace_gui.engine.evaluating.kinds import evaluator
+from ace_gui.engine.evaluating.subjects import Loading
+from ace_gui.engine.evaluating.task_data import TaskData
+from ace_gui.engine.merging.alignment_inputs import Parts
+from ace_gui.engine.merging.readers import ModelReader, Readers
+from ace_gui.engine.planning.models import answering_name
+from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.trained_tensors import (
+    shared_rows,
+)
+from ace_gui.errors import MismatchError
+
+_HEADS: Final = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
+
+
+def block_models(sources: Sequence[Calibration]) -> list[tuple[Loading, BlockModel]]:
+    """The models of all tasks without their parameters, each model once.
+
+    Raises ArchitectureError, and TaskError for a model that is no sequence of blocks.
+    """
+    found: list[tuple[Loading, BlockModel]] = []
+    for source in sources:
+        for _, loading in source.tasks:
+            if all(loading.config != known.config for known, _ in found):
+                found.append((loading, BlockModel(skeleton(loading.config))))
+    return found
+
+
+def require_blocks(prepared: Prepared, sources: Sequence[Calibration]) -> None:
+    """Raise the errors of ``block_models``, and MismatchError if a block lacks a tensor."""
+    (_, model), *_ = block_models(sources)
+    rows = [row.tensor for row in shared_rows(prepared)]
+    places = located(model.model, prepared.base, rows)
+    there = {parameter for parts in places.values() for parameter, _, _ in parts}
+    for name, _ in model.model.named_parameters(remove_duplicate=False):
+        if model.block_of(name) is not None and name not in there:
+            raise MismatchError(
+                f"`{name}` is no tensor that the merge and its experts have alike, so its block "
+                "cannot be trained alone; choose `distil: {how: whole}`, or leave `distil` out.",
+                tensor=name,
+            )
+
+
+@dataclass(kw_only=True)
+class Paths:
+    """A task's inputs between two blocks."""
+
+    data: TaskData
+    expert: int
+    """Index of the expert."""
+
+    merged: list[Passing]
+    """Inputs to train with, in the merged model."""
+
+    wanted: list[Passing]
+    """The same in the expert."""
+
+    merged_back: list[Passing]
+    """Inputs kept back, in the merged model."""
+
+    wanted_back: list[Passing]
+    """The same in the expert."""
+
+    plain_back: list[Passing]
+    """The same in the merged model as the method left it."""
+
+
+class BlockTask:
+    """One task of a block that learns to give what its expert's block gives.
+
+    ``size``: inputs of a step, or as few more as inputs of one shape need.
+    """
+
+    def __init__(
+        self, model: BlockModel, block: int, paths: Paths, *, size: int, seed: tuple[int, ...]
+    ) -> None:
+        self.name = paths.data.name
+        self._model = model
+        self._block = block
+        self._paths = paths
+        self._seed = seed
+        self._units = _units(paths.merged, size)
+
+    @property
+    def steps(self) -> int:
+        """The steps of a pass over all inputs."""
+        return len(self._units)
+
+    def __call__(self, step: int, _kept: Kept) -> Found:
+        """The squared difference of a step's outputs, with its graph."""
+        (unit,) = batch_indices(len(self._units), 1, step, self._seed)
+        losses = []
+        for index in self._units[unit]:
+            output_NLH = self._model.output(self._block, self._paths.merged[index])
+            wanted_NLH = self._paths.wanted[index].states_NLH
+            losses.append((output_NLH - wanted_NLH).square().sum())
+        return Found(loss=torch.stack(losses).sum(), spread=None, distance=None)
+
+    def distance(self) -> float:
+        """The squared difference on inputs kept back, as a share of the expert's square."""
+        outputs = [self._model.passed(self._block, passing) for passing in self._paths.merged_back]
+        return relative(outputs, self._paths.wanted_back)
+
+
+def _units(passings: Sequence[Passing], size: int) -> list[list[int]]:
+    """Inputs of a few shapes together, about ``size`` in each step."""
+    units: list[list[int]] = [[]]
+    count = 0
+    for index, passing in enumerate(passings):
+        if count and count + len(passing.indices) > size:
+            units.append([])
+            count = 0
+        units[-1].append(index)
+        count += len(passing.indices)
+    return units
+
+
+def relative(ones: Sequence[Passing], others: Sequence[Passing]) -> float:
+    """Σ (one − other)² / Σ other² over all inputs."""
+    differences = []
+    squares = []
+    for one, other in zip(ones, others, strict=True):
+        wide = other.states_NLH.double()
+        differences.append(float((one.states_NLH.double() - wide).square().sum()))
+        squares.append(float(wide.square().sum()))
+    return math.fsum(differences) / max(math.fsum(squares), 1e-300)
+
+
+class BlockPasses:
+    """Lets all inputs pass block after block, and trains each on the way.
+
+    ``batch``: inputs of a task in a step.
+    """
+
+    def __init__(
+        self,
+        readers: Readers,
+        sources: Sequence[Calibration],
+        device: torch.device,
+        *,
+        batch: int,
+    ) -> None:
+        self._prepared = readers.prepared
+        self._readers = readers
+        self._sources = sources
+        self._device = device
+        self._batch = batch
+        self._models = block_models(sources)
+        self._model = self._models[0][1]
+        self._rows = self._rows_by_block()
+        self._parts: dict[str, Parts] = {}
+        self._paths: list[Paths] = []
+        self._curve: dict[int, dict[str, float]] = {}
+
+    def _passes(self) -> Iterator[LearningProgress]:
+        """Train every block, the first one first."""
+        self._begin()
+        for block in range(len(self._model.blocks)):
+            yield from self._block(block)
+            gc.collect()
+
+    def _tasks_of(self, block: int) -> list[BlockTask]:
+        """What a block is trained with."""
+        tasks = []
+        for index, paths in enumerate(self._paths):
+            seed = (self._prepared.recipe.seed, index, block)
+            tasks.append(BlockTask(self._model, block, paths, size=self._batch, seed=seed))
+        return tasks
+
+    def _rows_by_block(self) -> Mapping[int | None, list[PlanRow]]:
+        """The rows of every block; under None those outside of the blocks, without heads."""
+        by_block = defaultdict[int | None, list[PlanRow]](list)
+        rows = {row.tensor: row for row in shared_rows(self._prepared)}
+        places = located(self._model.model, self._prepared.base, rows)
+        for tensor, row in rows.items():
+            if tensor in places:
+                block = self._model.block_of(places[tensor][0][0])
+                if block is not None or row.role not in _HEADS:
+                    by_block[block].append(row)
+        return by_block
+
+    def _expert_value(self, row: PlanRow, expert: int) -> Tensor:
+        """A tensor of an expert, float32."""
+        reader: ModelReader = self._readers.experts[expert]
+        name = answering_name(row, reader.model)
+        if not reader.model.has(name):
+            return self._readers.base.read(row.tensor).float()
+        return reader.read(name).float()
+
+    def _put_expert(
+        self, parameters: SharedParameters, rows: Sequence[PlanRow], expert: int
+    ) -> None:
+        for row in rows:
+            parameters.write(row.tensor, self._expert_value(row, expert).to(self._device))
+
+    def _put_merged(self, parameters: SharedParameters, rows: Sequence[PlanRow]) -> None:
+        """Set tensors to those of the merge before it is trained."""
+        raise NotImplementedError
+
+    def _learned_of(self, rows: Sequence[PlanRow]) -> Sequence[PlanRow]:
+        """Those of a block's rows whose tensors are trained."""
+        raise NotImplementedError
+
+    def _learned(
+        self, block: int, parameters: SharedParameters, rows: Sequence[PlanRow]
+    ) -> Iterator[LearningProgress]:
+        """Train a block's tensors, or use those of an earlier run."""
+        raise NotImplementedError
+
+    def _parts_of(self, count: int) -> Parts:
+        """Which of a task's inputs are trained with."""
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        """Let all inputs reach the first block, in the merge and in their experts."""
+        rows = self._rows[None]
+        shapes = {row.tensor: row.tensor_shape for row in rows}
+        parameters = SharedParameters([], self._device)
+        for _, model in self._models:
+            parameters.adopt(model.model, self._prepared.base, shapes)
+        self._put_merged(parameters, rows)
+        for expert, source in enumerate(self._sources):
+            for data, loading in source.tasks:
+                self._paths.append(self._begun(expert, data, loading))
+        for expert in range(len(self._sources)):
+            self._put_expert(parameters, rows, expert)
+            for paths in self._paths:
+                if paths.expert == expert:
+                    self._begin_expert(paths)
+        for _, model in self._models:
+            empty(model.model)
+
+    def _begun(self, expert: int, data: TaskData, loading: Loading) -> Paths:
+        parts = self._parts_of(len(data.examples))
+        self._parts[data.name] = parts
+        trained = self._begun_part(data, loading, parts.trained)
+        back = self._begun_part(data, loading, parts.kept_back)
+        return Paths(
+            data=data,
+            expert=expert,
+            merged=trained,
+            wanted=[],
+            merged_back=back,
+            wanted_back=[],
+            plain_back=back,
+        )
+
+    def _begin_expert(self, paths: Paths) -> None:
+        parts = self._parts[paths.data.name]
+        loading = next(
+            loading
+            for data, loading in self._sources[paths.expert].tasks
+            if data.name == paths.data.name
+        )
+        paths.wanted = self._begun_part(paths.data, loading, parts.trained)
+        paths.wanted_back = self._begun_part(paths.data, loading, parts.kept_back)
+
+    def _begun_part(
+        self, data: TaskData, loading: Loading, indices: Sequence[int]
+    ) -> list[Passing]:
+        model = next(m for known, m in self._models if known.config == loading.config)
+        asked = evaluator(data, loading, model.model)
+        pieces: list[list[Piece]] = asked.pieces_of(data.examples)
+        groups = []
+        for alike in groups_of(pieces, indices):
+            size = self._batch
+            groups += [alike[first : first + size] for first in range(0, len(alike), size)]
+        return model.begun(asked, pieces, groups, self._device)
+
+    def _block(self, block: int) -> Iterator[LearningProgress]:
+        """Train a block, and let all inputs pass it."""
+        rows = self._rows[block]
+        learned = self._learned_of(rows)
+        parameters = SharedParameters([row.tensor for row in learned], self._device)
+        shapes = {row.tensor: row.tensor_shape for row in rows}
+        parameters.adopt(self._model.model, self._prepared.base, shapes)
+        wanted = self._passed_experts(block, parameters, rows)
+        self._put_merged(parameters, rows)
+        for paths, (ones, back) in zip(self._paths, wanted, strict=True):
+            paths.plain_back = self._passed(block, paths.plain_back)
+            paths.wanted = ones
+            paths.wanted_back = back
+        if learned:
+            yield from self._learned(block, parameters, learned)
+        for paths in self._paths:
+            paths.merged = self._passed(block, paths.merged)
+            paths.merged_back = self._passed(block, paths.merged_back)
+        self._curve[block + 1] = {
+            paths.data.name: relative(paths.merged_back, paths.wanted_back) for paths in self._paths
+        }
+        empty(self._model.blocks[block])
+
+    def _passed_experts(
+        self, block: int, parameters: SharedParameters, rows: Sequence[PlanRow]
+    ) -> list[tuple[list[Passing], list[Passing]]]:
+        """What each task's inputs are after its expert's block."""
+        found = []
+        latest = None
+        for paths in self._paths:
+            if paths.expert != latest:
+                self._put_expert(parameters, rows, paths.expert)
+                latest = paths.expert
+            ones = self._passed(block, paths.wanted)
+            found.append((ones, self._passed(block, paths.wanted_back)))
+        return found
+
+    def _passed(self, block: int, passings: Sequence[Passing]) -> list[Passing]:
+        return [self._model.passed(block, passing) for passing in passings]
