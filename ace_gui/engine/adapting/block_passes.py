@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from ace_gui.engine.adapting.hidden_states import block_list
 from ace_gui.engine.evaluating.evaluators import Batch, Evaluator, Piece
 from ace_gui.errors import TaskError
+
+ADVICE: Final = "train the whole model at once (`distil: {how: whole}`), or choose another method."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +119,7 @@ class BlockModel:
     @staticmethod
     def _unfit(model: Any, what: str) -> TaskError:
         return TaskError(
-            f"{type(model).__name__} {what}, so it cannot be aligned block by block; choose "
-            "`distil: {how: whole}`.",
+            f"{type(model).__name__} {what}, so it cannot be trained block by block; {ADVICE}",
             key="how",
         )
 
@@ -178,8 +179,7 @@ def groups_of(pieces: Sequence[Sequence[Piece]], indices: Sequence[int]) -> list
     for index in indices:
         if len(pieces[index]) != 1:
             raise TaskError(
-                "Inputs of several pieces cannot be aligned block by block; choose "
-                "`distil: {how: whole}`.",
+                f"Inputs of several pieces cannot pass a model block by block; {ADVICE}",
                 key="how",
             )
         (piece,) = pieces[index]

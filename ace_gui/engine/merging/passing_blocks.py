@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ace_gui.architecture.blueprint import skeleton
 from ace_gui.architecture.traits import Role
-from ace_gui.engine.adapting.block_passes import BlockModel, Passing, empty, groups_of
+from ace_gui.engine.adapting.block_passes import ADVICE, BlockModel, Passing, empty, groups_of
 from ace_gui.engine.adapting.objectives import Found, Kept, batch_indices
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.calibrating.calibrate import Calibration
@@ -64,7 +64,7 @@ def require_blocks(prepared: Prepared, sources: Sequence[Calibration]) -> None:
         if model.block_of(name) is not None and name not in there:
             raise MismatchError(
                 f"`{name}` is no tensor that the merge and its experts have alike, so its block "
-                "cannot be trained alone; choose `distil: {how: whole}`, or leave `distil` out.",
+                f"cannot be trained alone; {ADVICE}",
                 tensor=name,
             )
 
