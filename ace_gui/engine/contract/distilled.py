@@ -71,6 +71,13 @@ class Distilled:
     """How many blocks were trained one after another; 0: the whole model at once."""
 
     @property
+    def measure(self) -> str:
+        """What the figures before and after are."""
+        if self.blocks:
+            return "Squared difference from the expert's last hidden states, as a share of them"
+        return "Divergence from the expert, in nats"
+
+    @property
     def sentence(self) -> str:
         """The result in a sentence."""
         before = sum(task.before for task in self.tasks) / len(self.tasks)

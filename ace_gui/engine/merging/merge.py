@@ -97,8 +97,7 @@ def merge(
     require_experts(prepared)
     started = time.monotonic()
     where = _device_with_room(prepared, device, memory_bytes, workers)
-    sources = alignment_sources(prepared)
-    how = _way_of_alignment(prepared, where, memory_bytes, sources)
+    alignment = _alignment(prepared, where, memory_bytes)
     warnings = yield from _measure(prepared, where, workers)
     notes = distance_notes(prepared)
     manifest = make_manifest(
@@ -110,14 +109,15 @@ def merge(
     with (
         writing(store_folder),
         claimed(store_folder),
-        opened(store_folder, _with_inputs(manifest, sources), readers.checksums) as store,
+        opened(store_folder, _with_inputs(manifest, alignment.sources), readers.checksums) as store,
     ):
-        filled = yield from _fill(store, readers, where, memory_bytes, workers, sources, how)
+        filled = yield from _fill(store, readers, where, memory_bytes, workers, alignment)
     seconds = time.monotonic() - started
-    sanity = None
     if check:
         model = store_folder / MODEL
         sanity = yield from sanity_checked(prepared, store_folder, model, where, seconds)
+    else:
+        sanity = None
     yield MergeFinished(
         store=store_folder,
         seconds=seconds,
@@ -145,22 +145,29 @@ def _device_with_room(
     return where
 
 
-def _way_of_alignment(
-    prepared: Prepared,
-    device: torch.device,
-    memory_bytes: int | None,
-    sources: Sequence[Calibration],
-) -> How:
-    """In which pieces the merge is aligned, if it is. Raises the errors of ``require_blocks``."""
+@dataclass(frozen=True, kw_only=True)
+class _Alignment:
+    """How a merge is aligned with its experts."""
+
+    sources: Sequence[Calibration]
+    """The inputs of every expert; none for a merge that is not aligned."""
+
+    how: How
+    """In which pieces the model is trained."""
+
+
+def _alignment(prepared: Prepared, device: torch.device, memory_bytes: int | None) -> _Alignment:
+    """How the merge is aligned. Raises the errors of its inputs and of ``require_blocks``."""
+    sources = alignment_sources(prepared)
     if not sources:
-        return How.WHOLE
+        return _Alignment(sources=(), how=How.WHOLE)
     allowed = memory_bytes
     if device.type == "cuda":
         allowed = memory_of(device)
     how = way_of_alignment(prepared, allowed)
     if how is How.BLOCKS:
         require_blocks(prepared, sources)
-    return how
+    return _Alignment(sources=sources, how=how)
 
 
 def _with_inputs(manifest: Manifest, sources: Sequence[Calibration]) -> Manifest:
@@ -207,14 +214,9 @@ def _fill(
     device: torch.device,
     memory_bytes: int | None,
     workers: Workers | None,
-    sources: Sequence[Calibration],
-    how: How,
+    alignment: _Alignment,
 ) -> Generator[Event | None, None, _Filled]:
-    """Merge the tensors missing from the store, then write the other files of the model.
-
-    ``sources``: inputs to align the merge with its experts, if that is wanted; ``how``: in which
-    pieces.
-    """
+    """Merge the tensors missing from the store, then write the other files of the model."""
     if workers is not None:
         workers.begin(readers.prepared)
     yield from surveyed(readers, store=store.folder, workers=workers)
@@ -230,7 +232,9 @@ def _fill(
     distil = prepared.recipe.distil
     result = None
     if distil:
-        result = yield from distilled(prepared, store, sources, distil, device, how)
+        result = yield from distilled(
+            prepared, store, alignment.sources, distil, device, alignment.how
+        )
         store.finish_weights()  # the trained tensors, too
     warnings = yield from _warnings_of(write_modules(readers, store.model, device))
     readers.check_unchanged()

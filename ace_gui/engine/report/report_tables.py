@@ -130,7 +130,7 @@ def alignment_table(content: Content) -> ReportTable | None:
         ]
         for task in content.distilled.tasks
     )
-    return _table("Divergence from the expert on inputs kept back, in nats", rows, texts=2)
+    return _table(f"{content.distilled.measure}, on inputs kept back", rows, texts=2)
 
 
 def sanity_table(sanity: SanityResult) -> ReportTable:

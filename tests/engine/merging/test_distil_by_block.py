@@ -136,6 +136,9 @@ def test_tensors_of_blocks_change_and_the_experts_come_nearer(family: Path, tmp_
     assert sum(task.after for task in result.tasks) < before
     assert list(result.curve) == [1, 2]
     assert "block by block" in result.sentence
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "Squared difference from the expert's last hidden states" in card
+    assert "nats" not in card
 
 
 @pytest.mark.parametrize("train", ["biases", "rank-8", "all"])
@@ -185,6 +188,26 @@ def test_an_interrupted_run_gives_the_same_bytes(
             break
     assert (staging_folder(out) / FOLDER).exists()
     found, _ = merged(bert, out, replace(CPU, resume=True), distil=BY_BLOCK)
+    assert not different(expected, found)
+
+
+def test_a_resumed_run_goes_on_as_it_began(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By block, although the whole model would fit by now."""
+    keys = {"distil": {**BY_BLOCK, "how": "auto"}}
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr("ace_gui.engine.planning.alignment_checks.free_memory", lambda: 1)
+        events = merge_to_folder(load_recipe(recipe_with(bert, **keys)), out, CPU)
+        for event in events:
+            if isinstance(event, LearningProgress) and "block 2 of 2" in event.title:
+                events.close()
+                break
+    found, result = merged(bert, out, replace(CPU, resume=True), **keys)
+    assert result is not None
+    assert result.blocks == 2
+    expected, _ = merged(bert, tmp_path / "whole", distil=BY_BLOCK)
     assert not different(expected, found)
 
 
