@@ -100,10 +100,8 @@ def distilled(
     result = found_result(store.folder)
     if result is None:
         with repeatable(device):
-            if _is_by_block(store, distil, how):
-                chosen = BlockAlignment
-            else:
-                chosen = _Alignment
+            by_block = _is_by_block(store, distil, how)
+            chosen = BlockAlignment if by_block else _Alignment
             alignment = chosen(prepared, store, sources, distil, device)
             yield from alignment.run()
             result, tensors = alignment.result()
