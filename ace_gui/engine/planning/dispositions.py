@@ -396,12 +396,25 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
             count = f"{len(names)} tensors"
             what = f"lacks {count} of the base" if missing else f"has {count} that the base lacks"
             raise MismatchError(
-                f"{expert.name} {what}: {listing(names)}. It is probably another architecture or "
-                "size; choose experts fine-tuned from this base.",
+                _other_architecture(base, expert)
+                or f"{expert.name} {what}: {listing(names)}. It is probably another architecture "
+                "or size; choose experts fine-tuned from this base.",
                 path=expert.checkpoint.path,
                 tensor=names[0],
                 details="\n".join(names),
             )
+
+
+def _other_architecture(base: OpenedModel, expert: OpenedModel) -> str:
+    """The sentence for an expert whose config names another architecture; empty for others."""
+    ours = base.architecture.family
+    theirs = expert.architecture.family
+    if ours is None or theirs is None or ours == theirs:
+        return ""
+    return (
+        f"{expert.name} is of the architecture {theirs}, the base of {ours}; choose experts "
+        "fine-tuned from this base."
+    )
 
 
 def refuse_other_than_floats(
