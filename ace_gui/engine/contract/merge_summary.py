@@ -92,20 +92,22 @@ def summary_of(
     merge: str,
     *,
     seconds: float | None = None,
+    mean: float | None = None,
     warned: int = 0,
     offers: bool = True,
 ) -> MergeSummary:
     """The summary of a finished merge.
 
     ``merge``: the model's name in the scores. ``seconds``: how long it took; None: not known.
-    ``warned``: the number of tensors with a warning. ``offers``: whether a merge without scores
+    ``mean``: its mean score if the single scores are not known any more. ``warned``: the number of
+    tensors with a warning. ``offers``: whether a merge without scores
     gets links to the ways to measure it.
     """
     return MergeSummary(
         title=_title(content, seconds),
         differences=tuple(_differences(content)),
         changes=tuple(_changes(content)),
-        quality=tuple(_quality(content, merge, warned, offers=offers)),
+        quality=tuple(_quality(content, merge, mean, warned, offers=offers)),
     )
 
 
@@ -350,11 +352,17 @@ def _kind(row: PlanRow) -> str:
 # Whether it is any good
 
 
-def _quality(content: FigureContent, merge: str, warned: int, *, offers: bool) -> Iterator[Words]:
-    found = {mean.model: mean for mean in means(content.scores)}
+def _quality(
+    content: FigureContent, merge: str, mean: float | None, warned: int, *, offers: bool
+) -> Iterator[Words]:
+    found = {scored.model: scored for scored in means(content.scores)}
     own = found.get(merge)
     if own is not None and own.score is not None:
         yield Words(text=_scored(own, found))
+    elif mean is not None:
+        yield Words(text=f"Scores {mean:.3g} on its tasks. ")
+        yield Words(text="Score base and experts", step=NextStep.EVALUATE)
+        yield Words(text=" to compare.")
     elif offers:
         yield from _unscored(bool(content.plan.recipe.tasks))
     else:

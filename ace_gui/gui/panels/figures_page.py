@@ -287,7 +287,7 @@ class FiguresPage(Following):
             if figure.obstacle or figure.error:
                 self._clear()
             elif figure.is_running:
-                self.size_text.setText("Drawing …")
+                self.size_text.setText("The figure is being drawn.")
             return
         self.caption.setPlainText(made.caption)
         self.paper.show_picture(made.picture, made.caption)

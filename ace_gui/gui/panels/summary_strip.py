@@ -22,6 +22,7 @@ from ace_gui.engine.contract.merge_summary import (
 from ace_gui.engine.contract.scored import BASE, EXPERTS
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.state.activity import MergeRun, start_once
+from ace_gui.gui.state.results import mean_score
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import breakable, plain
 from ace_gui.gui.theme import Face
@@ -147,8 +148,14 @@ class SummaryStrip(QFrame):
         content = FigureContent(
             plan=plan, statistics=session.layers.statistics, reports=run.reports, scores=scores
         )
-        seconds = run.finished.seconds
-        self._show(summary_of(content, store, seconds=seconds, warned=self._warned))
+        shown = summary_of(
+            content,
+            store,
+            seconds=run.finished.seconds,
+            mean=mean_score(run),
+            warned=self._warned,
+        )
+        self._show(shown)
         self.setVisible(True)
 
     def _show(self, summary: MergeSummary) -> None:

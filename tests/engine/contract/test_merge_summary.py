@@ -127,6 +127,11 @@ def test_with_scores_the_merge_is_compared():
     )
 
 
+def test_a_mean_from_an_earlier_window_is_said():
+    found = summary_of(content((0.1,) * 4), "merge", mean=0.806).quality
+    assert text_of(found) == "Scores 0.806 on its tasks. Score base and experts to compare."
+
+
 def test_the_title_counts_experts_and_matrices():
     known = content((0.1,) * 4)
     assert summary_of(known, "merge").title == "Two experts merged: 4 matrices"
