@@ -127,11 +127,6 @@ class TaskKind(StrEnum):
         """Whether models of a class do this kind of task."""
         return re.search(self.traits.classes, class_name) is not None
 
-    @classmethod
-    def of(cls, class_name: str) -> TaskKind | None:
-        """The first kind that models of a class do; None if they do none."""
-        return next((kind for kind in cls if kind.does(class_name)), None)
-
     @property
     def has_pictures(self) -> bool:
         """Whether its inputs are pictures instead of texts."""
@@ -230,3 +225,8 @@ class TaskKind(StrEnum):
 def every_role() -> frozenset[str]:
     """All roles of columns, of every kind."""
     return frozenset(role for kind in TaskKind for role in kind.traits.every_role)
+
+
+def kind_of_class(class_name: str) -> TaskKind | None:
+    """The first kind that models of a class do; None if they do none."""
+    return next((kind for kind in TaskKind if kind.does(class_name)), None)

@@ -34,7 +34,7 @@ from ace_gui.gui.widgets.controls import Choice, amount_field, count_field, name
 from ace_gui.gui.widgets.file_dialogs import DATA, ask_files
 from ace_gui.gui.widgets.labels import muted_label, plain_label
 from ace_gui.gui.widgets.layout import GAP, across, card, clear_layout, down, on_font_change, pane
-from ace_gui.recipe.task_kinds import TaskKind
+from ace_gui.recipe.task_kinds import TaskKind, kind_of_class
 from ace_gui.recipe.values import Task
 
 REFRESH: Final = 40  # ms between updates of generated text
@@ -191,7 +191,7 @@ class TryPage(JobPage):
         owner = self.session.results.scores.owner(self.chosen)
         names = [expert.architecture for expert in plan.experts if expert.name == owner]
         for name in (*names, plan.base.architecture):  # an adapter has the class of the base
-            kind = TaskKind.of(name)
+            kind = kind_of_class(name)
             if kind is not None:
                 return kind
         return None

@@ -23,7 +23,7 @@ from ace_gui.gui.state.draft import Draft, Inputs
 from ace_gui.gui.state.planned_layers import PlannedLayers
 from ace_gui.gui.state.results import Results
 from ace_gui.gui.text import error_details
-from ace_gui.recipe.task_kinds import TaskKind
+from ace_gui.recipe.task_kinds import kind_of_class
 
 NO_MODEL: Final = "Open a base model first."
 NO_EXPERT: Final = "Add an expert first."
@@ -210,7 +210,7 @@ class Session(QObject):
         if plan is None:
             kind = None
         else:
-            kind = TaskKind.of(plan.base.architecture)
+            kind = kind_of_class(plan.base.architecture)
         return kind is not None and kind.traits.writes
 
     @property
