@@ -86,9 +86,9 @@ def test_the_window_fits_the_screen_whatever_was_remembered(window, monkeypatch,
 
 MODELS = {
     "together": ("/models/glue/base", ("/models/glue/cola", "/models/glue/more/sst2"), "glue"),
-    "detach": ("/models/bert", ("/elsewhere/cola",), "bert"),
+    "detach": ("/models/bert", ("/elsewhere/cola",), "cola"),
     "alone": ("/models/glue/base", (), "glue"),
-    "at the root": ("/base", ("/cola",), "base"),
+    "at the root": ("/base", ("/cola",), "cola"),
     "cached": (
         "/hub/models--org--bert/snapshots/abc",
         ("/hub/models--org--bert/snapshots/abd",),
@@ -97,7 +97,7 @@ MODELS = {
 }
 
 
-def test_a_project_without_a_file_is_called_by_the_folder_of_its_models(opened):
+def test_a_project_without_a_file_is_called_by_its_models_folder_or_its_experts(opened):
     for case, (base, experts, name) in MODELS.items():
         inputs = Inputs(base=Path(base)).with_experts(map(Path, experts))
         opened.session.adopt(inputs, plan(inputs.recipe()))
