@@ -344,7 +344,7 @@ class TryPage(JobPage):
             for answer_card in self.cards:
                 answer_card.best.connect(lambda key=answer_card.model.key: self._prefer(key))
                 self._row.addWidget(card(answer_card), 1)
-            self._make_ready()
+        self._make_ready()
         self.show_answers()
 
     # Without names

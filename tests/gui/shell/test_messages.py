@@ -9,7 +9,7 @@ from PySide6.QtCore import QPoint, QRect
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.events import JobDone, PlanReady
-from ace_gui.engine.contract.jobs import MergeJob, PlanJob
+from ace_gui.engine.contract.jobs import MakeReadyJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.shell.main_window import MainWindow
@@ -53,8 +53,10 @@ def test_a_model_that_writes_is_asked_next(opened, worker):
     writer = plan(recipe(COLA, SST2))
     writer = replace(writer, base=replace(writer.base, architecture="LlamaForCausalLM"))
     worker.say(PlanReady(plan=writer), JobDone(), job=worker.newest(PlanJob))
-    merge(opened, worker)
+    store = merge(opened, worker)
     assert opened.header.workspaces.current == Space.TRY
+    (ready,) = worker.asked(MakeReadyJob)
+    assert ready.stores == (store,), "loaded as soon as the merge has ended"
 
 
 def test_a_restored_merge_is_no_news(loaded, worker):
