@@ -58,6 +58,7 @@ class MergeResult:
     distilled: Distilled | None = None
     """What aligning the merge with its experts gave; None if it was not aligned."""
     sanity: SanityResult | None = None
+    """What the sanity check gave; None if none was made."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -24,13 +24,8 @@ from ace_gui.engine.contract.events import (
     StoreRead,
 )
 from ace_gui.engine.evaluating.evaluate import evaluate, known_scores
-from ace_gui.engine.evaluating.shown_answers import (
-    compared_examples,
-    described,
-    made_ready,
-    routed,
-    tried,
-)
+from ace_gui.engine.evaluating.shown_answers import compared_examples, described, routed
+from ace_gui.engine.evaluating.tried_models import made_ready, tried
 from ace_gui.engine.inspecting.compare_covariances import (
     as_ace_merges,
     compare_covariances,

@@ -314,6 +314,7 @@ class Choices:
     check: SanityCheck = field(
         default=SanityCheck.AUTO, metadata=about(tidied=_as_check, task_vectors=False)
     )
+    """Whether a merged language model is tried on usual text."""
     output: Output = field(default=Output.MODEL, metadata=about(task_vectors=False))
     """A whole model, or an adapter."""
     rank: int | None = field(default=None, metadata=about(limits={"ge": 1}, task_vectors=False))

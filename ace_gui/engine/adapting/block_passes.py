@@ -23,7 +23,7 @@ ADVICE: Final = "train the whole model at once (`distil: {how: whole}`), or choo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class BlockArguments:
     """What a block is called with, besides the hidden states."""
 
     positional: tuple[Any, ...]
@@ -40,7 +40,7 @@ class Passing:
 
     indices: tuple[int, ...]
     states_NLH: Tensor
-    calls: Sequence[Call]
+    calls: Sequence[BlockArguments]
 
 
 class BlockModel:
@@ -88,15 +88,15 @@ class BlockModel:
             found.append(Passing(indices=tuple(group), states_NLH=states_NLH, calls=calls))
         return found
 
-    def _recorded(self, evaluator: Evaluator, batch: Batch) -> tuple[Tensor, list[Call]]:
+    def _recorded(self, evaluator: Evaluator, batch: Batch) -> tuple[Tensor, list[BlockArguments]]:
         """The input of the first block, and the calls of all."""
-        calls: list[Call] = []
+        calls: list[BlockArguments] = []
         for as_tuple in (False, True):
             recorder = _Recorder(len(self.blocks), as_tuple=as_tuple)
             with recorder.instead_of(self.blocks), torch.no_grad():
                 try:
                     evaluator.rows(batch)
-                except _Enough:
+                except _LastBlock:
                     calls = recorder.calls
                 except _OtherStates:
                     continue
@@ -124,7 +124,7 @@ class BlockModel:
         )
 
 
-class _Enough(Exception):  # noqa: N818 (no error: the last block is reached)
+class _LastBlock(Exception):  # noqa: N818 (no error: the last block is reached)
     pass
 
 
@@ -136,7 +136,7 @@ class _Recorder:
     """Stands in for all blocks: each returns its input unchanged, and the last one stops."""
 
     def __init__(self, count: int, *, as_tuple: bool) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[BlockArguments] = []
         self.states: Tensor | None = None
         self._count = count
         self._as_tuple = as_tuple
@@ -162,9 +162,9 @@ class _Recorder:
             self.states = states
         if states is not self.states:
             raise _OtherStates
-        self.calls.append(Call(positional=tuple(rest), named=named))
+        self.calls.append(BlockArguments(positional=tuple(rest), named=named))
         if len(self.calls) == self._count:
-            raise _Enough
+            raise _LastBlock
         if self._as_tuple:
             return (states,)
         return states

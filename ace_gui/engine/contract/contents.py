@@ -24,6 +24,7 @@ class TensorContents:
     """In the base."""
 
     shape: tuple[int, ...]
+    """The base's as stored."""
 
     change: float
     """‖W − W₀‖ of the merged model."""
@@ -65,6 +66,7 @@ class ModelContents:
     """The combination that most matrices are; None if there is none."""
 
     layers: tuple[TensorContents, ...]
+    """One per compared tensor."""
 
     missing: tuple[str, ...] = ()
     """Tensors of the base that the merged model lacks."""

@@ -267,6 +267,7 @@ class MergeFinished:
     distilled: Distilled | None = None
     """What aligning it with its experts gave; None if it was not aligned."""
     sanity: SanityResult | None = None
+    """What the sanity check gave; None if none was made."""
 
 
 @dataclass(frozen=True, kw_only=True)

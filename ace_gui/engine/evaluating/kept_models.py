@@ -20,7 +20,7 @@ ROOM: Final = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Kept:
+class _LoadedModel:
     loading: Loading
     device: torch.device
     files: tuple[FileStamp, ...]
@@ -38,7 +38,7 @@ class KeptModels:
     """Loads each model once, and drops the one that was used longest ago if memory is short."""
 
     def __init__(self) -> None:
-        self._kept: list[_Kept] = []
+        self._kept: list[_LoadedModel] = []
         """The one that was used last comes last."""
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class KeptModels:
             self._make_room(device)
             files = _stamps(loading)
             model = load(loading, device)
-            kept = _Kept(loading=loading, device=device, files=files, model=model)
+            kept = _LoadedModel(loading=loading, device=device, files=files, model=model)
         else:
             self._kept.remove(kept)
         if loading.model is None:  # one in memory is the caller's
@@ -69,7 +69,7 @@ class KeptModels:
         largest = max((kept.bytes for kept in self._kept), default=0)
         return free_bytes(device) >= ROOM * largest
 
-    def _find(self, loading: Loading, device: torch.device) -> _Kept | None:
+    def _find(self, loading: Loading, device: torch.device) -> _LoadedModel | None:
         """The model, unless its files have changed."""
         for kept in self._kept:
             if kept.loading == loading and kept.device == device:

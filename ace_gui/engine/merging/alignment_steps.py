@@ -31,7 +31,7 @@ IN_WORDS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class LearningSchedule:
     """The parameters of the training loop."""
 
     steps: int

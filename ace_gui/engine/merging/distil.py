@@ -42,7 +42,7 @@ from ace_gui.engine.merging.alignment_steps import (
     CHECKED_EVERY,
     IN_WORDS,
     TITLE,
-    Schedule,
+    LearningSchedule,
     news,
     rates,
 )
@@ -101,7 +101,7 @@ def distilled(
     if result is None:
         with repeatable(device):
             by_block = _is_by_block(store, distil, how)
-            chosen = BlockAlignment if by_block else _Alignment
+            chosen = BlockAlignment if by_block else WholeAlignment
             alignment = chosen(prepared, store, sources, distil, device)
             yield from alignment.run()
             result, tensors = alignment.result()
@@ -145,7 +145,7 @@ def found_result(folder: Path) -> Distilled | None:
         return None
 
 
-class _Alignment:
+class WholeAlignment:
     """One training: the experts answer, then the merge learns to answer like them."""
 
     def __init__(
@@ -182,7 +182,7 @@ class _Alignment:
         loop = CheckedLoop(
             self._changes.values,
             lambda step: self._stepped(tasks, step, loop.state),
-            Schedule(steps=steps, learning_rate=self._plan.learning_rate),
+            LearningSchedule(steps=steps, learning_rate=self._plan.learning_rate),
             rates=shares.__getitem__,
             check=lambda: self._checked(tasks),
             every=CHECKED_EVERY,

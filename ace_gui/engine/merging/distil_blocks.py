@@ -27,7 +27,7 @@ from ace_gui.engine.merging.alignment_steps import (
     CHECKED_EVERY,
     IN_WORDS,
     TITLE,
-    Schedule,
+    LearningSchedule,
     news,
     rates,
 )
@@ -182,7 +182,7 @@ class BlockAlignment(BlockPasses):
         loop = CheckedLoop(
             changes.values,
             stepped,
-            Schedule(steps=steps, learning_rate=self._plan.learning_rate),
+            LearningSchedule(steps=steps, learning_rate=self._plan.learning_rate),
             rates=rates(steps).__getitem__,
             check=checked,
             every=CHECKED_EVERY,

@@ -37,6 +37,7 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.sanity import SanityResult
 from ace_gui.engine.evaluating.sanity_check import sanity_checked
 from ace_gui.engine.merging.alignment_inputs import alignment_sources
 from ace_gui.engine.merging.distil import distilled, sources_key
@@ -114,15 +115,30 @@ def merge(
         filled = yield from _fill(store, readers, where, memory_bytes, workers, alignment)
     seconds = time.monotonic() - started
     if check:
-        model = store_folder / MODEL
-        sanity = yield from sanity_checked(prepared, store_folder, model, where, seconds)
+        sanity = yield from sanity_checked(
+            prepared, store_folder, store_folder / MODEL, where, seconds
+        )
     else:
         sanity = None
-    yield MergeFinished(
+    yield _finished(
+        store_folder, seconds, where, warnings + filled.warnings, workers, filled, sanity
+    )
+
+
+def _finished(
+    store_folder: Path,
+    seconds: float,
+    device: torch.device,
+    warnings: tuple[str, ...],
+    workers: Workers | None,
+    filled: _Filled,
+    sanity: SanityResult | None,
+) -> MergeFinished:
+    return MergeFinished(
         store=store_folder,
         seconds=seconds,
         peak_bytes=peak_memory(),
-        gpu_peak=peak_on(where),
+        gpu_peak=peak_on(device),
         warnings=warnings + filled.warnings + (sanity.warnings if sanity else ()),
         notes=workers.notes if workers else (),
         distilled=filled.distilled,
@@ -146,7 +162,7 @@ def _device_with_room(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Alignment:
+class _AlignmentPlan:
     """How a merge is aligned with its experts."""
 
     sources: Sequence[Calibration]
@@ -156,18 +172,20 @@ class _Alignment:
     """In which pieces the model is trained."""
 
 
-def _alignment(prepared: Prepared, device: torch.device, memory_bytes: int | None) -> _Alignment:
+def _alignment(
+    prepared: Prepared, device: torch.device, memory_bytes: int | None
+) -> _AlignmentPlan:
     """How the merge is aligned. Raises the errors of its inputs and of ``require_blocks``."""
     sources = alignment_sources(prepared)
     if not sources:
-        return _Alignment(sources=(), how=How.WHOLE)
+        return _AlignmentPlan(sources=(), how=How.WHOLE)
     allowed = memory_bytes
     if device.type == "cuda":
         allowed = memory_of(device)
     how = way_of_alignment(prepared, allowed)
     if how is How.BLOCKS:
         require_blocks(prepared, sources)
-    return _Alignment(sources=sources, how=how)
+    return _AlignmentPlan(sources=sources, how=how)
 
 
 def _with_inputs(manifest: Manifest, sources: Sequence[Calibration]) -> Manifest:
@@ -214,7 +232,7 @@ def _fill(
     device: torch.device,
     memory_bytes: int | None,
     workers: Workers | None,
-    alignment: _Alignment,
+    alignment: _AlignmentPlan,
 ) -> Generator[Event | None, None, _Filled]:
     """Merge the tensors missing from the store, then write the other files of the model."""
     if workers is not None:

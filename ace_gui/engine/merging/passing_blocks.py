@@ -70,10 +70,11 @@ def require_blocks(prepared: Prepared, sources: Sequence[Calibration]) -> None:
 
 
 @dataclass(kw_only=True)
-class Paths:
+class BlockInputs:
     """A task's inputs between two blocks."""
 
     data: TaskData
+    """The task and its examples."""
     expert: int
     """Index of the expert."""
 
@@ -100,7 +101,7 @@ class BlockTask:
     """
 
     def __init__(
-        self, model: BlockModel, block: int, paths: Paths, *, size: int, seed: tuple[int, ...]
+        self, model: BlockModel, block: int, paths: BlockInputs, *, size: int, seed: tuple[int, ...]
     ) -> None:
         self.name = paths.data.name
         self._model = model
@@ -177,7 +178,7 @@ class BlockPasses:
         self._model = self._models[0][1]
         self._rows = self._rows_by_block()
         self._parts: dict[str, Parts] = {}
-        self._paths: list[Paths] = []
+        self._paths: list[BlockInputs] = []
         self._curve: dict[int, dict[str, float]] = {}
 
     def _passes(self) -> Iterator[LearningProgress]:
@@ -258,12 +259,12 @@ class BlockPasses:
         for _, model in self._models:
             empty(model.model)
 
-    def _begun(self, expert: int, data: TaskData, loading: Loading) -> Paths:
+    def _begun(self, expert: int, data: TaskData, loading: Loading) -> BlockInputs:
         parts = self._parts_of(len(data.examples))
         self._parts[data.name] = parts
         trained = self._begun_part(data, loading, parts.trained)
         back = self._begun_part(data, loading, parts.kept_back)
-        return Paths(
+        return BlockInputs(
             data=data,
             expert=expert,
             merged=trained,
@@ -273,7 +274,7 @@ class BlockPasses:
             plain_back=back,
         )
 
-    def _begin_expert(self, paths: Paths) -> None:
+    def _begin_expert(self, paths: BlockInputs) -> None:
         parts = self._parts[paths.data.name]
         loading = next(
             loading

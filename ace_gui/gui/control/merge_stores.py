@@ -295,6 +295,7 @@ class _Record:
     exported: bool
     """Whether it was exported."""
     distilled: Distilled | None = None
+    """What aligning it with its experts gave; None if it was not aligned."""
     schema: int = SCHEMA
     """Version of this layout."""
 

@@ -80,6 +80,7 @@ class Learning(Generic[Parameters]):
     inputs: Callable[[Parameters], int] | None = None
     """Most inputs of each task; None: as many as for other methods."""
     by_block: bool = False
+    """Whether it is learned block after block, from the first."""
     plain_descent: bool = False
     """Whether w ← w − rate · ∂L/∂w, without moments."""
     settled: Callable[[Tensor], Tensor] = lambda value: value
