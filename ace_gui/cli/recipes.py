@@ -170,9 +170,12 @@ def _explain(command: Mergekit) -> None:
     terminal = Terminal.of(command)
     for name, fates in explained_file(command.recipe).items():
         lines = table("", "key", "value", "why", left_aligned=["", "key"], folded=["value", "why"])
-        for each in fates:
+        for key_fate in fates:
             lines.add_row(
-                each.fate.value, safe_text(each.key), safe_text(each.value), safe_text(each.why)
+                key_fate.fate.value,
+                safe_text(key_fate.key),
+                safe_text(key_fate.value),
+                safe_text(key_fate.why),
             )
         if name:
             terminal.results.print(safe_text(f"{name}:"))

@@ -50,11 +50,11 @@ class BlockModel:
     """
 
     def __init__(self, model: Any) -> None:
-        found = block_list(model)
-        if found is None:
+        block_names = block_list(model)
+        if block_names is None:
             raise self._unfit(model, "has no list of blocks")
         self.model = model
-        self.prefix, self.blocks = found
+        self.prefix, self.blocks = block_names
         for name, module in model.named_modules():
             is_other = name != self.prefix and not name.startswith(f"{self.prefix}.")
             if is_other and isinstance(module, nn.ModuleList) and len(module):
@@ -78,15 +78,15 @@ class BlockModel:
 
         Raises TaskError if the blocks do not pass hidden states from one to the next.
         """
-        found = []
+        begun_pieces = []
         for group in groups:
             stack = evaluator.stack([pieces[index][0] for index in group])
             inputs = {name: tensor.to(device) for name, tensor in stack.items()}
             notes = [pieces[index][0].note for index in group]
             batch = Batch(inputs=inputs, notes=notes)
             states_NLH, calls = self._recorded(evaluator, batch)
-            found.append(Passing(indices=tuple(group), states_NLH=states_NLH, calls=calls))
-        return found
+            begun_pieces.append(Passing(indices=tuple(group), states_NLH=states_NLH, calls=calls))
+        return begun_pieces
 
     def _recorded(self, evaluator: Evaluator, batch: Batch) -> tuple[Tensor, list[BlockArguments]]:
         """The input of the first block, and the calls of all."""
@@ -112,8 +112,8 @@ class BlockModel:
     def output(self, index: int, inputs: Passing) -> Tensor:
         """What a block makes of its inputs, with its graph (N × L × H)."""
         call = inputs.calls[index]
-        found = self.blocks[index](inputs.states_NLH, *call.positional, **call.named)
-        output: Tensor = found[0] if isinstance(found, tuple) else found
+        returned = self.blocks[index](inputs.states_NLH, *call.positional, **call.named)
+        output: Tensor = returned[0] if isinstance(returned, tuple) else returned
         return output
 
     @staticmethod
@@ -154,15 +154,15 @@ class _Recorder:
 
     def _record(self, *positional: Any, **named: Any) -> Any:
         if positional:
-            states, *rest = positional
+            states, *states_rest = positional
         else:
             states = named.pop("hidden_states")
-            rest = []
+            states_rest = []
         if self.states is None:
             self.states = states
         if states is not self.states:
             raise _OtherStates
-        self.calls.append(BlockArguments(positional=tuple(rest), named=named))
+        self.calls.append(BlockArguments(positional=tuple(states_rest), named=named))
         if len(self.calls) == self._count:
             raise _LastBlock
         if self._as_tuple:

@@ -30,14 +30,14 @@ def block_list(model: Any) -> tuple[str, nn.ModuleList] | None:
 
 def middle_block(model: Any) -> nn.Module:
     """The block in the middle of the model. Raises TaskError if it has no list of blocks."""
-    found = block_list(model)
-    if found is None:
+    block_names = block_list(model)
+    if block_names is None:
         raise TaskError(
             f"{type(model).__name__} has no list of blocks, so no hidden states can be compared; "
             "set `hidden` to 0.",
             key="hidden",
         )
-    _, blocks = found
+    _, blocks = block_names
     return blocks[(len(blocks) - 1) // 2]
 
 

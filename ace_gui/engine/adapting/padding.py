@@ -70,10 +70,10 @@ def groups_by_length(lengths: Sequence[int]) -> list[tuple[int, int]]:
     firsts: list[int] = [0]
     for stop in range(1, len(lengths) + 1):
         longest = lengths[stop - 1]
-        found = [
+        groups = [
             (costs[first] + BATCH_COST + longest * (stop - first), first) for first in range(stop)
         ]
-        cost, first = min(found)
+        cost, first = min(groups)
         costs.append(cost)
         firsts.append(first)
     ranges = []

@@ -195,7 +195,7 @@ def _places(rows: Sequence[PlanRow]) -> Iterator[Words]:
     for row in rows:
         by_role[row.role].append(row)
     groups = list(by_role.values())
-    others = [row for group in groups[GROUPS_NAMED:] for row in group]
+    unnamed_rows = [row for group in groups[GROUPS_NAMED:] for row in group]
     for index, group in enumerate(groups[:GROUPS_NAMED]):
         place = place_of(group)
         if index:
@@ -203,9 +203,9 @@ def _places(rows: Sequence[PlanRow]) -> Iterator[Words]:
         else:
             place = place[:1].upper() + place[1:]
         yield _link(place, group)
-    if others:
+    if unnamed_rows:
         yield Words(text=" and ")
-        yield _link(f"{len(others)} more", others)
+        yield _link(f"{len(unnamed_rows)} more", unnamed_rows)
 
 
 def place_of(rows: Sequence[PlanRow]) -> str:
@@ -275,10 +275,10 @@ def _times(ratio: float) -> str:
 
 
 def _changes(content: FigureContent) -> Iterator[Words]:
-    known = forecast(content.plan, content.statistics, content.reports)
+    lengths = forecast(content.plan, content.statistics, content.reports)
     sentences: list[Paragraph] = []
-    if known is not None:
-        text = f"Its change is {known.relative_norm:.2g} times as long as an expert's on average."
+    if lengths is not None:
+        text = f"Its change is {lengths.relative_norm:.2g} times as long as an expert's on average."
         sentences.append((Words(text=text),))
     shortened = tuple(_shortened(content))
     if shortened:
@@ -355,10 +355,10 @@ def _kind(row: PlanRow) -> str:
 def _quality(
     content: FigureContent, merge: str, mean: float | None, warned: int, *, offers: bool
 ) -> Iterator[Words]:
-    found = {scored.model: scored for scored in means(content.scores)}
-    own = found.get(merge)
-    if own is not None and own.score is not None:
-        yield Words(text=_scored(own, found))
+    scored_by_model = {scored.model: scored for scored in means(content.scores)}
+    merge_score = scored_by_model.get(merge)
+    if merge_score is not None and merge_score.score is not None:
+        yield Words(text=_scored(merge_score, scored_by_model))
     elif mean is not None:
         yield Words(text=f"Scores {mean:.3g} on its tasks. ")
         yield Words(text="Score base and experts", step=NextStep.EVALUATE)
@@ -374,20 +374,21 @@ def _quality(
         yield Words(text=".")
 
 
-def _scored(own: MeanScore, found: Mapping[str, MeanScore]) -> str:
-    score = f"{own.score:.3g}"
-    others = _named_scores(((BASE, "base"), (EXPERTS, "experts")), found)
-    if own.normalised is None:
-        return f"Scores {score}{others}."
-    return f"Keeps {own.normalised:.0%} of what the experts reach: {score}{others}.".replace(
-        "%", "\u00a0%"
-    )
+def _scored(merge_score: MeanScore, scored_by_model: Mapping[str, MeanScore]) -> str:
+    score = f"{merge_score.score:.3g}"
+    reference_scores = _named_scores(((BASE, "base"), (EXPERTS, "experts")), scored_by_model)
+    if merge_score.normalised is None:
+        return f"Scores {score}{reference_scores}."
+    share = f"{100 * merge_score.normalised:.0f}\u00a0%"
+    return f"Keeps {share} of what the experts reach: {score}{reference_scores}."
 
 
-def _named_scores(models: Iterable[tuple[str, str]], found: Mapping[str, MeanScore]) -> str:
+def _named_scores(
+    models: Iterable[tuple[str, str]], scored_by_model: Mapping[str, MeanScore]
+) -> str:
     texts = []
     for model, name in models:
-        mean = found.get(model)
+        mean = scored_by_model.get(model)
         if mean is not None and mean.score is not None:
             texts.append(f"{name} {mean.score:.3g}")
     if texts:

@@ -52,30 +52,30 @@ class KeptModels:
 
     def evaluator(self, data: TaskData, loading: Loading, device: torch.device) -> Evaluator:
         """A model's evaluator. Raises the errors of ``load``."""
-        kept = self._find(loading, device)
-        if kept is None:
+        loaded = self._find(loading, device)
+        if loaded is None:
             self._make_room(device)
             files = _stamps(loading)
             model = load(loading, device)
-            kept = _LoadedModel(loading=loading, device=device, files=files, model=model)
+            loaded = _LoadedModel(loading=loading, device=device, files=files, model=model)
         else:
-            self._kept.remove(kept)
+            self._kept.remove(loaded)
         if loading.model is None:  # one in memory is the caller's
-            self._kept.append(kept)
-        return evaluator(data, loading, kept.model)
+            self._kept.append(loaded)
+        return evaluator(data, loading, loaded.model)
 
     def has_room(self, device: torch.device) -> bool:
         """Whether another model can be loaded beside those that are kept."""
-        largest = max((kept.bytes for kept in self._kept), default=0)
+        largest = max((loaded.bytes for loaded in self._kept), default=0)
         return free_bytes(device) >= ROOM * largest
 
     def _find(self, loading: Loading, device: torch.device) -> _LoadedModel | None:
         """The model, unless its files have changed."""
-        for kept in self._kept:
-            if kept.loading == loading and kept.device == device:
-                if kept.files == _stamps(loading):
-                    return kept
-                self._kept.remove(kept)
+        for loaded in self._kept:
+            if loaded.loading == loading and loaded.device == device:
+                if loaded.files == _stamps(loading):
+                    return loaded
+                self._kept.remove(loaded)
                 return None
         return None
 

@@ -128,11 +128,11 @@ def _obstacle(prepared: Prepared, model: Path) -> str:
 
 def _known(models: Models, device: torch.device) -> Generator[None, None, int]:
     """How many of the models need not be run again."""
-    known = 0
+    count = 0
     for score in known_scores(models, (lines_task(),), device=str(device)):
-        known += score is not None
+        count += score is not None
         yield None
-    return known
+    return count
 
 
 def _too_costly(prepared: Prepared, device: torch.device, models: int, merge_seconds: float) -> str:

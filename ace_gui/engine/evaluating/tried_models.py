@@ -42,12 +42,12 @@ PATIENCE: Final = 0.02
 
 
 def tried(
-    models: Models, question: TryInput, device: torch.device, kept: KeptModels
+    models: Models, question: TryInput, device: torch.device, kept_models: KeptModels
 ) -> Iterator[Event | None]:
     """Run the models one after another: TriedBegun, TriedText while one writes, then Tried.
 
-    The models are the base, the experts that are asked, and the folders. They stay in ``kept``.
-    Raises TaskError for invalid input; errors of one model are in its Tried.
+    The models are the base, the experts that are asked, and the folders. They stay in
+    ``kept_models``. Raises TaskError for invalid input; errors of one model are in its Tried.
     """
     task = question.task
     data = yield from _data(models, task, question)
@@ -59,8 +59,8 @@ def tried(
         try:
             loading = models.loading(subject, task)
             require_kind(loading, data, subject)
-            one = kept.evaluator(data, loading, device)
-            yield from _asked(one, loading, subject.name, question)
+            loaded = kept_models.evaluator(data, loading, device)
+            yield from _asked(loaded, loading, subject.name, question)
         except WorkbenchError as error:
             yield Tried(model=subject.name, error=error.sentence)
 
@@ -77,37 +77,37 @@ def _is_asked(subject: Subject, models: Models, question: TryInput) -> bool:
 
 
 def made_ready(
-    models: Models, wanted: TryInput, device: torch.device, kept: KeptModels
+    models: Models, question: TryInput, device: torch.device, kept_models: KeptModels
 ) -> Iterator[None]:
     """Load the models that ``tried`` would run, as far as there is room, and let one write a token.
 
     A model that cannot be loaded is left to ``tried``, which reports it. Raises TaskError.
     """
-    task = wanted.task
-    data = yield from _data(models, task, wanted)
+    task = question.task
+    data = yield from _data(models, task, question)
     for subject in models.subjects():
-        if not _is_asked(subject, models, wanted):
+        if not _is_asked(subject, models, question):
             continue
-        if not kept.has_room(device):
+        if not kept_models.has_room(device):
             return
         with suppress(WorkbenchError):
             loading = models.loading(subject, task)
             require_kind(loading, data, subject)
-            one: Any = kept.evaluator(data, loading, device)
-            if one.kind.traits.writes:
-                one_token = replace(wanted, most_tokens=1)
-                _write(one, [0], _WordStream(one.tokenizer), threading.Event(), one_token)
+            loaded: Any = kept_models.evaluator(data, loading, device)
+            if loaded.kind.traits.writes:
+                one_token = replace(question, most_tokens=1)
+                _write(loaded, [0], _WordStream(loaded.tokenizer), threading.Event(), one_token)
         yield None
 
 
 def _asked(
-    one: Evaluator, loading: Loading, model: str, question: TryInput
+    loaded: Evaluator, loading: Loading, model: str, question: TryInput
 ) -> Iterator[Event | None]:
     """The answer of one model."""
-    if one.kind.traits.writes:
-        yield from _writing(one, model, question)
+    if loaded.kind.traits.writes:
+        yield from _writing(loaded, model, question)
     else:
-        yield _answered(one, model, loading)
+        yield _answered(loaded, model, loading)
 
 
 def _data(models: Models, task: Task, question: TryInput) -> Steps[TaskData]:

@@ -49,14 +49,14 @@ class ChangeProducts:
     rounding_T: Shares
     """Energy of the rounding of each expert's format; 0 for an adapter."""
 
-    def __add__(self, other: ChangeProducts) -> ChangeProducts:
+    def __add__(self, second: ChangeProducts) -> ChangeProducts:
         return ChangeProducts(
-            gram_TT=self.gram_TT + other.gram_TT,
-            products_T=self.products_T + other.products_T,
-            energy=self.energy + other.energy,
-            base_energy=self.base_energy + other.base_energy,
-            rounding=self.rounding + other.rounding,
-            rounding_T=self.rounding_T + other.rounding_T,
+            gram_TT=self.gram_TT + second.gram_TT,
+            products_T=self.products_T + second.products_T,
+            energy=self.energy + second.energy,
+            base_energy=self.base_energy + second.base_energy,
+            rounding=self.rounding + second.rounding,
+            rounding_T=self.rounding_T + second.rounding_T,
         )
 
     @property
@@ -72,9 +72,9 @@ class ChangeProducts:
         values, vectors = np.linalg.eigh(self.gram_TT)
         noise = _NOISE * (vectors**2).T @ self.rounding_T
         limit = np.maximum(noise, _EXACT * max(values[-1], 0.0))
-        kept = values > limit
+        is_regular = values > limit
         inverse = np.zeros_like(values)
-        inverse[kept] = 1 / values[kept]
+        inverse[is_regular] = 1 / values[is_regular]
         return vectors @ (inverse * (vectors.T @ self.products_T))
 
     def rest(self, shares_T: Shares) -> float:
@@ -90,10 +90,10 @@ class ChangeProducts:
 
     def left_over(self, shares_T: Shares) -> float:
         """‖rest‖ / ‖change‖; 0 where rounding explains the rest, or nothing changed."""
-        rest = self.rest(shares_T)
-        if rest <= self.explained(shares_T) or not self.energy:
+        remainder = self.rest(shares_T)
+        if remainder <= self.explained(shares_T) or not self.energy:
             return 0.0
-        return float(np.sqrt(rest / self.energy))
+        return float(np.sqrt(remainder / self.energy))
 
     def agrees(self, shares_T: Shares) -> bool:
         """Whether the merged change is this combination, but for rounding and a hundredth."""

@@ -213,8 +213,8 @@ def _is_weight(model: OpenedModel, name: str) -> bool:
     return is_float(model.checkpoint.tensors[name].dtype)
 
 
-def _ratio(energy: float, whole: float) -> float:
+def _ratio(energy: float, total: float) -> float:
     """The ratio of the norms; 0 where the whole is 0."""
-    if whole:
-        return float(np.sqrt(energy / whole))
+    if total:
+        return float(np.sqrt(energy / total))
     return 0.0

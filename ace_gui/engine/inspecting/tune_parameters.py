@@ -87,8 +87,8 @@ def tune(
     portable = scored.absolute() if workers else scored
     points = yield from _searched(where, portable, chosen, merges, workers, opened)
     best = best_point(points, recipe, chosen)
-    both = (_with(portable, best.parameters), portable)
-    proposals = [(where, recipe_scored, Half.REPORTED) for recipe_scored in both]
+    recipes_scored = (_with(portable, best.parameters), portable)
+    proposals = [(where, recipe_scored, Half.REPORTED) for recipe_scored in recipes_scored]
     scores: dict[int, tuple[TaskScore, ...]] = {}
     for result in _in_turn(_scores, proposals, workers, opened):
         scores.update([result] if result else [])

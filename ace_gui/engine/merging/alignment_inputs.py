@@ -160,12 +160,12 @@ def doubts(
 def _shared_inputs(first: TaskData, second: TaskData) -> str:
     """A sentence on two tasks most of whose inputs are the same; empty for others."""
     ones = {_key(example.inputs) for example in first.examples}
-    others = {_key(example.inputs) for example in second.examples}
-    both = len(ones & others)
-    if 2 * both <= min(len(ones), len(others)):
+    second_keys = {_key(example.inputs) for example in second.examples}
+    shared = len(ones & second_keys)
+    if 2 * shared <= min(len(ones), len(second_keys)):
         return ""
     return (
-        f"{counted(both, 'input', 'inputs')} of {plain(first.name)} are also inputs of "
+        f"{counted(shared, 'input', 'inputs')} of {plain(first.name)} are also inputs of "
         f"{plain(second.name)}. {_ADVICE}"
     )
 
@@ -198,7 +198,10 @@ def _exchanged(first: str, second: str, distinctions: Mapping[tuple[str, str], f
 
 def _is_no_better(task: str, distinctions: Mapping[tuple[str, str], float]) -> bool:
     """Whether a task's expert tells its own inputs apart no better than those of two others."""
-    others = [value for (expert, inputs), value in distinctions.items() if expert == task != inputs]
-    if len(others) < 2:
+    of_other_inputs = [
+        value for (expert, inputs), value in distinctions.items() if expert == task != inputs
+    ]
+    if len(of_other_inputs) < 2:
         return False
-    return distinctions[task, task] < ABOVE_OTHERS * math.fsum(others) / len(others)
+    mean = math.fsum(of_other_inputs) / len(of_other_inputs)
+    return distinctions[task, task] < ABOVE_OTHERS * mean

@@ -111,14 +111,14 @@ def distilled(
     return result
 
 
-def _write(prepared: Prepared, store: MergeStore, known: Distilled) -> None:
+def _write(prepared: Prepared, store: MergeStore, distilled: Distilled) -> None:
     """Put the trained tensors in the place of the merged ones."""
     files = [store.folder / RESULT]
-    if known.blocks and known.best_step:
+    if distilled.blocks and distilled.best_step:
         files = trained_files(store.folder)
-    for kept in map(open_tensors, files):
-        for name in kept.checkpoint.tensors:
-            values = kept.read(name)
+    for tensors_saved in map(open_tensors, files):
+        for name in tensors_saved.checkpoint.tensors:
+            values = tensors_saved.read(name)
             for copy in copies_of(prepared, name):
                 dtype = torch_dtype(store.manifest.dtypes[copy])
                 store.replace(copy, rounded(values, dtype, copy))
@@ -242,11 +242,11 @@ class WholeAlignment:
             self._distinctions[own_data.name, other_data.name] = distinction(expert, some)
 
     def _doubts_about_inputs(self) -> tuple[str, ...]:
-        found = doubts([data for data, _ in self._all_tasks()], self._distinctions)
+        sentences = doubts([data for data, _ in self._all_tasks()], self._distinctions)
         left_out = left_out_sentence(self._prepared)
         if left_out:
-            return (*found, left_out)
-        return found
+            return (*sentences, left_out)
+        return sentences
 
     def _merged_models(self) -> list[Evaluator]:
         """The merged model on every task, with the same parameters where these are trained."""

@@ -79,12 +79,12 @@ class BlockAlignment(BlockPasses):
 
     def run(self) -> Iterator[Progress]:
         """Train every block, the first one first."""
-        found = doubts([data for source in self._sources for data, _ in source.tasks], {})
+        sentences = doubts([data for source in self._sources for data, _ in source.tasks], {})
         left_out = left_out_sentence(self._prepared)
         if left_out:
-            self._doubts = (*found, left_out)
+            self._doubts = (*sentences, left_out)
         else:
-            self._doubts = found
+            self._doubts = sentences
         yield news(done=0, total=self._distil.steps, curve=CURVE, warnings=self._doubts)
         yield from self._passes()
 
@@ -143,16 +143,16 @@ class BlockAlignment(BlockPasses):
     ) -> Iterator[LearningProgress]:
         """Train the block's tensors, or use those of an earlier run."""
         file = self._folder / f"block-{block:04d}.safetensors"
-        known = _kept(file, [row.tensor for row in rows])
-        if known is None:
+        stored = _kept(file, [row.tensor for row in rows])
+        if stored is None:
             changes = self._changes(parameters, rows)
             yield from self._trained(block, parameters, changes)
-            known = {row.tensor: changes.tensor(row.tensor) for row in rows}
+            stored = {row.tensor: changes.tensor(row.tensor) for row in rows}
             self._folder.mkdir(exist_ok=True)
-            keep_tensors(file, known)
-        for name, values in known.items():
+            keep_tensors(file, stored)
+        for name, values in stored.items():
             parameters.write(name, values.to(self._device))
-        self._names |= known.keys()
+        self._names |= stored.keys()
 
     def _changes(self, parameters: SharedParameters, rows: Sequence[PlanRow]) -> TrainedChanges:
         starts = {row.tensor: self._value(row) for row in rows}
@@ -197,8 +197,8 @@ def _kept(file: Path, names: Sequence[str]) -> dict[str, Tensor] | None:
     if not is_there(file):
         return None
     try:
-        kept = open_tensors(file)
-        return {name: kept.read(name) for name in names}
+        saved = open_tensors(file)
+        return {name: saved.read(name) for name in names}
     except (CheckpointError, KeyError) as error:
         warn_recomputed(file, error)
         return None

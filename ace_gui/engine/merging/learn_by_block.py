@@ -71,10 +71,12 @@ class LearningByBlock(BlockPasses):
         require_blocks(self._prepared, self._sources)
         yield from self._passes()
         tensors = {row.tensor for row in self._rows[None]}
-        known = {row.tensor for rows in self._rows.values() for row in rows}
-        rest = [r for r in self._learned_rows if r.tensor in tensors or r.tensor not in known]
+        tensors_placed = {row.tensor for rows in self._rows.values() for row in rows}
+        after_blocks = [
+            r for r in self._learned_rows if r.tensor in tensors or r.tensor not in tensors_placed
+        ]
         parameters = SharedParameters([], self._device)
-        self._store(len(self._model.blocks), self._values(rest, parameters, _one_each))
+        self._store(len(self._model.blocks), self._values(after_blocks, parameters, _one_each))
 
     def _parts_of(self, count: int) -> Parts:
         return Parts(trained=tuple(range(count)), kept_back=())
@@ -98,18 +100,20 @@ class LearningByBlock(BlockPasses):
         shaped: Callable[[Tensor], Tensor] = lambda value: value,
     ) -> MergedValues:
         """The initial values of some rows."""
-        found = []
-        own = {}
+        values_by_row = []
+        of_experts = {}
         for plan_row in rows:
             row = LearnedRow(
                 plan_row, self._readers, parameters, Kept(0), self._folder, self._device
             )
             start = self._learning.start(row.own_vectors, self._parameters_of_method, row.findings)
-            own[row.name] = {n: shaped(value).to(self._device) for n, value in start.items()}
+            of_experts[row.name] = {n: shaped(value).to(self._device) for n, value in start.items()}
             row.close()
-            found.append(row)
+            values_by_row.append(row)
         seed = self._prepared.plan.recipe.seed
-        return MergedValues(self._learning, self._parameters_of_method, found, own, {}, seed=seed)
+        return MergedValues(
+            self._learning, self._parameters_of_method, values_by_row, of_experts, {}, seed=seed
+        )
 
     def _learned(
         self, block: int, parameters: SharedParameters, rows: Sequence[PlanRow]
@@ -145,7 +149,7 @@ class LearningByBlock(BlockPasses):
             curve=self._learning.curve,
         )
         values.write(None)
-        losses = {task: tuple(found) for task, found in loop.state.losses.items()}
+        losses = {task: tuple(losses) for task, losses in loop.state.losses.items()}
         figures = zip(*loop.state.figures, strict=True)
         by_expert = dict(zip(names_of_experts, map(tuple, figures), strict=False))
         self.curves = Curves(losses=losses, figures=by_expert)

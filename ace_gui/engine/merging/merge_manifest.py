@@ -125,7 +125,7 @@ class Manifest:
             if mine != theirs
         ]
         # Trying a merge does not change it.
-        recipes = [replace(each.recipe, check=SanityCheck.AUTO) for each in (self, later)]
+        recipes = [replace(manifest.recipe, check=SanityCheck.AUTO) for manifest in (self, later)]
         changed += ["recipe"] if recipes[0] != recipes[1] else []
         ignored = {"recipe", "inputs", "libraries", "warnings", "notes", "code", "added_methods"}
         names = [item.name for item in fields(self) if item.name not in ignored]

@@ -46,12 +46,12 @@ def block_models(sources: Sequence[Calibration]) -> list[tuple[Loading, BlockMod
 
     Raises ArchitectureError, and TaskError for a model that is no sequence of blocks.
     """
-    found: list[tuple[Loading, BlockModel]] = []
+    models: list[tuple[Loading, BlockModel]] = []
     for source in sources:
         for _, loading in source.tasks:
-            if all(loading.config != known.config for known, _ in found):
-                found.append((loading, BlockModel(skeleton(loading.config))))
-    return found
+            if all(loading.config != loading_of_model.config for loading_of_model, _ in models):
+                models.append((loading, BlockModel(skeleton(loading.config))))
+    return models
 
 
 def require_blocks(prepared: Prepared, sources: Sequence[Calibration]) -> None:
@@ -115,7 +115,7 @@ class BlockTask:
         """The steps of a pass over all inputs."""
         return len(self._units)
 
-    def __call__(self, step: int, _kept: Kept) -> Found:
+    def __call__(self, step: int, _cache: Kept) -> Found:
         """The squared difference of a step's outputs, with its graph."""
         (unit,) = batch_indices(len(self._units), 1, step, self._seed)
         losses = []
@@ -144,13 +144,13 @@ def _units(passings: Sequence[Passing], size: int) -> list[list[int]]:
     return units
 
 
-def relative(ones: Sequence[Passing], others: Sequence[Passing]) -> float:
+def relative(ones: Sequence[Passing], expected: Sequence[Passing]) -> float:
     """Σ (one − other)² / Σ other² over all inputs."""
     differences = []
     squares = []
-    for one, other in zip(ones, others, strict=True):
-        wide = other.states_NLH.double()
-        differences.append(float((one.states_NLH.double() - wide).square().sum()))
+    for first, second in zip(ones, expected, strict=True):
+        wide = second.states_NLH.double()
+        differences.append(float((first.states_NLH.double() - wide).square().sum()))
         squares.append(float(wide.square().sum()))
     return math.fsum(differences) / max(math.fsum(squares), 1e-300)
 
@@ -287,14 +287,16 @@ class BlockPasses:
     def _begun_part(
         self, data: TaskData, loading: Loading, indices: Sequence[int]
     ) -> list[Passing]:
-        model = next(m for known, m in self._models if known.config == loading.config)
-        asked = evaluator(data, loading, model.model)
-        pieces: list[list[Piece]] = asked.pieces_of(data.examples)
+        model = next(
+            m for loading_of_model, m in self._models if loading_of_model.config == loading.config
+        )
+        evaluator_of_task = evaluator(data, loading, model.model)
+        pieces: list[list[Piece]] = evaluator_of_task.pieces_of(data.examples)
         groups = []
         for alike in groups_of(pieces, indices):
             size = self._batch
             groups += [alike[first : first + size] for first in range(0, len(alike), size)]
-        return model.begun(asked, pieces, groups, self._device)
+        return model.begun(evaluator_of_task, pieces, groups, self._device)
 
     def _block(self, block: int) -> Iterator[LearningProgress]:
         """Train a block, and let all inputs pass it."""
@@ -303,9 +305,9 @@ class BlockPasses:
         parameters = SharedParameters([row.tensor for row in learned], self._device)
         shapes = {row.tensor: row.tensor_shape for row in rows}
         parameters.adopt(self._model.model, self._prepared.base, shapes)
-        wanted = self._passed_experts(block, parameters, rows)
+        expected = self._passed_experts(block, parameters, rows)
         self._put_merged(parameters, rows)
-        for paths, (ones, back) in zip(self._paths, wanted, strict=True):
+        for paths, (ones, back) in zip(self._paths, expected, strict=True):
             paths.plain_back = self._passed(block, paths.plain_back)
             paths.wanted = ones
             paths.wanted_back = back
@@ -323,15 +325,15 @@ class BlockPasses:
         self, block: int, parameters: SharedParameters, rows: Sequence[PlanRow]
     ) -> list[tuple[list[Passing], list[Passing]]]:
         """What each task's inputs are after its expert's block."""
-        found = []
+        passed = []
         latest = None
         for paths in self._paths:
             if paths.expert != latest:
                 self._put_expert(parameters, rows, paths.expert)
                 latest = paths.expert
             ones = self._passed(block, paths.wanted)
-            found.append((ones, self._passed(block, paths.wanted_back)))
-        return found
+            passed.append((ones, self._passed(block, paths.wanted_back)))
+        return passed
 
     def _passed(self, block: int, passings: Sequence[Passing]) -> list[Passing]:
         return [self._model.passed(block, passing) for passing in passings]

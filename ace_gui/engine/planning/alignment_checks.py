@@ -103,13 +103,13 @@ def chosen_way(how: How, needed: int, allowed: int) -> How:
 
 def _cost(prepared: Prepared) -> str:
     """How the merge is aligned and what that costs, in a sentence."""
-    whole = human_bytes(whole_bytes(prepared))
+    size = human_bytes(whole_bytes(prepared))
     if way_of_alignment(prepared) is How.WHOLE:
-        return f"The whole model is trained at once, in about {whole} of memory."
+        return f"The whole model is trained at once, in about {size} of memory."
     block = human_bytes(block_bytes(prepared))
     return (
         f"One block after another is trained, in about {block} of memory besides the hidden states "
-        f"of the inputs; the whole model at once takes {whole}."
+        f"of the inputs; the whole model at once takes {size}."
     )
 
 

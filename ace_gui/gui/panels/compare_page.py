@@ -359,18 +359,18 @@ class TwoModelsPanel(QWidget):
         if inputs.base is None or not inputs.experts:
             obstacle = "Open the base and the experts that it may contain first."
         progress = self.contents.progress(JobProgress)
-        found = self.contents.last(ModelContents)
+        contents = self.contents.last(ModelContents)
         job = self.contents.job
         if job is not None and job.merged != str(self.paths[1]):
-            found = None  # of another model
+            contents = None  # of another model
         if progress and progress.total:
             share = progress.done / progress.total
         else:
             share = None
         self.verify.show_job(self.contents.is_running, obstacle, share=share, tip=_CONTENTS_TIP)
-        if found is not None:
-            self.contained.setText(plain(quoted(" ".join(found.sentences))))
-        self.contained.setVisible(found is not None)
+        if contents is not None:
+            self.contained.setText(plain(quoted(" ".join(contents.sentences))))
+        self.contained.setVisible(contents is not None)
         if self.contents.error:
             show_problem(self.problem, self.contents.error)
 

@@ -148,14 +148,14 @@ class SummaryStrip(QFrame):
         content = FigureContent(
             plan=plan, statistics=session.layers.statistics, reports=run.reports, scores=scores
         )
-        shown = summary_of(
+        summary = summary_of(
             content,
             store,
             seconds=run.finished.seconds,
             mean=mean_score(run),
             warned=self._warned,
         )
-        self._show(shown)
+        self._show(summary)
         self.setVisible(True)
 
     def _show(self, summary: MergeSummary) -> None:

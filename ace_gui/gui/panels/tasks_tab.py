@@ -83,9 +83,9 @@ class TasksTab(JobPage):
         head = across((heading("Tasks"), 1), add)
         note = muted_label("Tasks are saved with the recipe. Drop data here.")
         self.evaluate = EvaluateButton(session, scoring)
-        left = card(pane(down(head, (self.list, 1), note, self.evaluate, margins=MARGINS)))
+        list_card = card(pane(down(head, (self.list, 1), note, self.evaluate, margins=MARGINS)))
         right = card(scroll_area("The chosen task", self.editor))
-        self.set_pages(card(self.empty), split(left, right, sizes=(360, 640), gap=GAP))
+        self.set_pages(card(self.empty), split(list_card, right, sizes=(360, 640), gap=GAP))
         self.follow(session.draft.changed, session.results.scores.changed)
 
     def _add_button(self, text: str, kind: str) -> QPushButton:

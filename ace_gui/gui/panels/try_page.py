@@ -257,10 +257,10 @@ class TryPage(JobPage):
 
     def _job(self, task: Task) -> TryJob:
         """What is asked of whom."""
-        asked = {model.key for model in self._asked}
+        keys = {model.key for model in self._asked}
         return TryJob(
             recipe=self.session.draft.inputs.recipe(),
-            stores=tuple(Path(key) for key in self._merges if key in asked),
+            stores=tuple(Path(key) for key in self._merges if key in keys),
             device=self.session.device,
             task=task,
             row=self._input.row,
@@ -270,8 +270,8 @@ class TryPage(JobPage):
             seed=self.seed.value(),
             temperature=self.temperature.value(),
             most_tokens=self.length.value(),
-            experts=tuple(name for name in self.session.draft.inputs.names if name in asked),
-            with_base=BASE in asked,
+            experts=tuple(name for name in self.session.draft.inputs.names if name in keys),
+            with_base=BASE in keys,
         )
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -154,11 +154,11 @@ class Project(QObject):
         """Close the project. Unsaved work is kept for later, unless it was to be discarded."""
         unsaved = self.is_modified and not self._is_discarded
         name = self.name if self.file is None else ""
-        kept = self._sessions.leave(keep=self.file is None or unsaved, name=name)
+        saved_file = self._sessions.leave(keep=self.file is None or unsaved, name=name)
         self._is_discarded = False
-        if kept is not None:
-            self._settings.remember(kept)
-        file = kept or self.file
+        if saved_file is not None:
+            self._settings.remember(saved_file)
+        file = saved_file or self.file
         if file is not None:
             self._settings.note(RecentProject.of(self._session, file))
         self.file = None

@@ -350,8 +350,8 @@ class Workspace(QWidget):
         settings.save_layout("folded", QByteArray(b"1" if folded else b""))
         wanted = self.summary.wants_folded
         if wanted is None:
-            kept = b""
+            state = b""
         else:
-            kept = str(int(wanted)).encode()
-        settings.save_layout("summary", QByteArray(kept))
+            state = str(int(wanted)).encode()
+        settings.save_layout("summary", QByteArray(state))
         self.cards.save(settings)
