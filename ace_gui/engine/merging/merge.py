@@ -37,7 +37,6 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.contract.sanity import SanityResult
 from ace_gui.engine.evaluating.sanity_check import sanity_checked
 from ace_gui.engine.merging.alignment_inputs import alignment_sources
 from ace_gui.engine.merging.distil import distilled, sources_key
@@ -104,46 +103,51 @@ def merge(
     manifest = make_manifest(
         prepared, where, memory_bytes, warnings, notes, as_output=as_output, workers=workers
     )
+    manifest = _with_inputs(manifest, alignment.sources)
     readers = Readers(prepared)
     require_finite_heads(readers)
     opened = MergeStore.resume if resume else MergeStore.create
     with (
         writing(store_folder),
         claimed(store_folder),
-        opened(store_folder, _with_inputs(manifest, alignment.sources), readers.checksums) as store,
+        opened(store_folder, manifest, readers.checksums) as store,
     ):
         filled = yield from _fill(store, readers, where, memory_bytes, workers, alignment)
-    seconds = time.monotonic() - started
+    finished = _finished(store_folder, started, where, warnings, filled, workers)
     if check:
-        sanity = yield from sanity_checked(
-            prepared, store_folder, store_folder / MODEL, where, seconds
-        )
-    else:
-        sanity = None
-    yield _finished(
-        store_folder, seconds, where, warnings + filled.warnings, workers, filled, sanity
-    )
+        finished = yield from _checked(finished, prepared, where)
+    yield finished
 
 
 def _finished(
     store_folder: Path,
-    seconds: float,
+    started: float,
     device: torch.device,
     warnings: tuple[str, ...],
-    workers: Workers | None,
     filled: _Filled,
-    sanity: SanityResult | None,
+    workers: Workers | None,
 ) -> MergeFinished:
     return MergeFinished(
         store=store_folder,
-        seconds=seconds,
+        seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(device),
-        warnings=warnings + filled.warnings + (sanity.warnings if sanity else ()),
+        warnings=warnings + filled.warnings,
         notes=workers.notes if workers else (),
         distilled=filled.distilled,
-        sanity=sanity,
     )
+
+
+def _checked(
+    finished: MergeFinished, prepared: Prepared, device: torch.device
+) -> Generator[PassProgress | None, None, MergeFinished]:
+    """Try the merge of a language model, as its recipe says; the figures stay the merge's own."""
+    model = finished.store / MODEL
+    seconds = finished.seconds
+    sanity = yield from sanity_checked(prepared, finished.store, model, device, seconds)
+    if sanity is None:
+        return finished
+    return replace(finished, sanity=sanity, warnings=finished.warnings + sanity.warnings)
 
 
 def _device_with_room(
