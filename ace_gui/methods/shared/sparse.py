@@ -31,7 +31,7 @@ def rescale_parameter(default: str = NONE) -> Any:
     """The parameter ``rescale``; "by chance" is only for methods that drop at random."""
     if default == NONE:
         chances = ""
-        choices = (NONE, BY_NORM)
+        choices: tuple[str, ...] = (NONE, BY_NORM)
     else:
         chances = "by chance: divides each by its probability of being kept. "
         choices = (NONE, BY_CHANCE, BY_NORM)
