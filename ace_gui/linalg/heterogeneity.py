@@ -36,9 +36,9 @@ WHY_BY_SCALE: Final = (
 class Heterogeneity:
     """γ of one tensor and what it was computed from.
 
-    ``gamma``: Var_t(ℓ_t) / mean_t(ℓ_t)², ℓ_t = ln E_t; None if fewer than two experts are kept.
-    ``mean_log_energy``: mean of ℓ_t; None if no expert is kept. ``log_variance``: Var_t(ℓ_t), which
-    a common factor on the task vectors does not change; None if γ is None. ``kept`` and
+    ``gamma``: Var_t(ℓ_t) / mean_t(ℓ_t)², ℓ_t = ln E_t; None if fewer than two experts are counted.
+    ``mean_log_energy``: mean of ℓ_t; None if no expert is counted. ``log_variance``: Var_t(ℓ_t),
+    which a common factor on the task vectors does not change; None if γ is None. ``counted`` and
     ``left_out``: indices of the experts that changed the tensor, and of those that numerically did
     not; both ascending.
     """
@@ -99,8 +99,10 @@ USUAL_TAU: Final = 0.3
 
 
 def unreliable_gamma(gamma: Any, mean_log: Any, tau: float | None) -> Any:
-    """``gamma_near_pole``, without a threshold (None or infinite) for the published one."""
-    return gamma_near_pole(gamma, mean_log, USUAL_TAU if tau is None or math.isinf(tau) else tau)
+    """``gamma_near_pole``; if τ is None or infinite, it uses ``USUAL_TAU`` instead."""
+    if tau is None or math.isinf(tau):
+        tau = USUAL_TAU
+    return gamma_near_pole(gamma, mean_log, tau)
 
 
 def by_scale_alone(gamma: float, mean_log: float) -> str:

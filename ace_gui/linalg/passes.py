@@ -76,7 +76,11 @@ def widened(matrix_BOI: Tensor, *, less: Tensor | None = None) -> Iterator[tuple
     for start in range(0, max(1, outputs), max(1, step)):
         rows = slice(start, min(start + step, outputs))
         part_BNI = matrix_BOI[:, rows]
-        yield rows, part_BNI.to(torch.float64) if less is None else part_BNI - less
+        if less is None:
+            wide_BNI = part_BNI.to(torch.float64)
+        else:
+            wide_BNI = part_BNI - less
+        yield rows, wide_BNI
 
 
 def norms(matrix_BOI: Tensor) -> Tensor:

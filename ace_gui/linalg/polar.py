@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.products import gram, one_each, product, some
+from ace_gui.linalg.products import factor_per_matrix, gram, matrices_at, product
 
 SMALLEST_GAP: Final = 1e-10
 """Least (s_k² − s_{k+1}²)/s₁² for the Gram matrix to separate the leading k directions to 1e-5.
@@ -71,13 +71,17 @@ def top_polars(
     basis_BRK = vectors_BRR[..., -k:].flip(-1)
     values_BR = squares_BR.flip(-1).clamp_(min=0).sqrt_()
     del vectors_BRR
-    polars = batch.polars(range(len(matrix_BOI)), basis_BRK, values_BR)
+    by_gram = batch.polars(range(len(matrix_BOI)), basis_BRK, values_BR)
     del basis_BRK
-    for b, (_, separated) in enumerate(polars):
-        if not separated:
-            basis_RK, values_R = _by_svd(batch.wide_BRC[b], k)
-            polars[b : b + 1] = batch.polars([b], basis_RK[None], values_R[None])
-    return [polar for polar, _ in polars]
+    polars: list[TopPolar] = []
+    for b, (polar, separated) in enumerate(by_gram):
+        if separated:
+            polars.append(polar)
+            continue
+        basis_RK, values_R = _by_svd(batch.wide_BRC[b], k)
+        ((exact_polar, _),) = batch.polars([b], basis_RK[None], values_R[None])
+        polars.append(exact_polar)
+    return polars
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +107,7 @@ class _PolarBatch:
         self, indices: Sequence[int], basis_BRK: Tensor, values_BR: Tensor
     ) -> list[tuple[TopPolar, bool]]:
         """Results from U_k and all of s, and whether the cut was clear enough for a Gram matrix."""
-        wide_BRC = some(self.wide_BRC, indices)
+        wide_BRC = matrices_at(self.wide_BRC, indices)
         unit = torch.finfo(wide_BRC.dtype).eps
         floors = [max(self.noises[b], unit * wide_BRC.shape[2]) for b in indices]
         factor_BRC = _factors(wide_BRC, basis_BRK, values_BR, floors)
@@ -111,30 +115,36 @@ class _PolarBatch:
             factor_BOI = factor_BRC.mT
         else:
             factor_BOI = factor_BRC
-        asked_BF = values_BR
+        numbers_BF = values_BR
         if self.figures is not None:
-            asked_BF = torch.cat([values_BR, self.figures(factor_BOI, indices)], dim=1)
-        known_BF = asked_BF.cpu()  # once: a GPU must finish its work before it can answer
-        triplets = zip(factor_BOI, known_BF, floors, strict=True)
-        return [self._told(*triplet, values_BR.shape[1]) for triplet in triplets]
+            numbers_BF = torch.cat([values_BR, self.figures(factor_BOI, indices)], dim=1)
+        numbers_BF = numbers_BF.cpu()  # once: a GPU must finish its work before it can answer
+        count = values_BR.shape[1]
+        return [
+            self._polar(factor_OI, numbers_F[:count], numbers_F[count:], floor)
+            for factor_OI, numbers_F, floor in zip(factor_BOI, numbers_BF, floors, strict=True)
+        ]
 
-    def _told(
-        self, factor_OI: Tensor, known_F: Tensor, floor: float, count: int
+    def _polar(
+        self, factor_OI: Tensor, values_R: Tensor, figures: Tensor, floor: float
     ) -> tuple[TopPolar, bool]:
-        values_R = known_F[:count]
-        figures = known_F[count:]
+        count = len(values_R)
         values_K = values_R[: self.k]
         rank = int((values_K > floor * values_K[0]).sum())  # they are in descending order
         if self.k < count:
             below = float(values_R[self.k])
         else:
             below = 0.0
+        if rank:
+            weakest = float(values_K[rank - 1] / values_K[0])
+        else:
+            weakest = 0.0
         separated = values_K[-1] ** 2 - below**2 > SMALLEST_GAP * values_K[0] ** 2
         polar = TopPolar(
             factor_OI=factor_OI,
             mean=float(values_K.mean()),
             rank=rank,
-            weakest=float(values_K[rank - 1] / values_K[0]) if rank else 0.0,
+            weakest=weakest,
             sensitivity=cut_sensitivity(values_R, rank, max(factor_OI.shape)),
             figures=tuple(figures.tolist()),
         )
@@ -146,8 +156,8 @@ def _factors(
 ) -> Tensor:
     """U_k diag(1/s) U_kᵀ X, with 0 instead of 1/s if s is not above its floor."""
     values_B1K = values_BR[:, None, : basis_BRK.shape[2]]
-    kept_B1K = values_B1K > values_B1K[..., :1] * one_each(floors, values_B1K)
-    shares_B1K = torch.where(kept_B1K, values_B1K.reciprocal(), 0)
+    floors_B1K = values_B1K[..., :1] * factor_per_matrix(floors, values_B1K)
+    shares_B1K = torch.where(values_B1K > floors_B1K, values_B1K.reciprocal(), 0)
     return product(basis_BRK * shares_B1K, product(basis_BRK.mT, wide_BRC))
 
 
@@ -161,13 +171,13 @@ def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
     """
     if not k:
         return 0.0
-    kept_K1 = values_R[:k, None]
-    others_1J = values_R[None, k:]
-    variance = 2 / (kept_K1 + kept_K1.T).square()
-    across = 2 * (kept_K1.square() + others_1J.square())
-    across = across / (kept_K1.square() - others_1J.square()).square()
-    outside = max(0, columns - len(values_R)) / kept_K1.square()
-    total = float(variance.sum() - variance.diagonal().sum() + across.sum() + outside.sum())
+    leading_K1 = values_R[:k, None]
+    trailing_1J = values_R[None, k:]
+    within = 2 / (leading_K1 + leading_K1.T).square()
+    across = 2 * (leading_K1.square() + trailing_1J.square())
+    across = across / (leading_K1.square() - trailing_1J.square()).square()
+    outside = max(0, columns - len(values_R)) / leading_K1.square()
+    total = float(within.sum() - within.diagonal().sum() + across.sum() + outside.sum())
     return math.sqrt(total / (len(values_R) * columns))
 
 

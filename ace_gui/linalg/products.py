@@ -86,12 +86,10 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
     If the matrices of a batch have different factors, ``left`` is copied.
     """
     if isinstance(alpha, Sequence):
-        alike = len(set(alpha)) == 1
-        if not alike:
-            left_NK = left_NK * one_each(alpha, left_NK)
-        if alike:
+        if len(set(alpha)) == 1:
             alpha = alpha[0]
         else:
+            left_NK = left_NK * factor_per_matrix(alpha, left_NK)
             alpha = 1.0
     if sum_NM.ndim == 3 and len(sum_NM) > 1:
         sum_NM.baddbmm_(left_NK, right_KM, alpha=alpha)
@@ -118,10 +116,10 @@ def halves_squares(matrix: Tensor) -> bool:
 
 
 def _by_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:
-    found_NM = left_NK.new_empty(len(left_NK), right_KM.shape[1])
+    product_NM = left_NK.new_empty(len(left_NK), right_KM.shape[1])
     with np.errstate(all="ignore"):  # the caller, which knows the tensor's name, reports infinities
-        np.matmul(left_NK.numpy(), right_KM.numpy(), out=found_NM.numpy())
-    return found_NM
+        np.matmul(left_NK.numpy(), right_KM.numpy(), out=product_NM.numpy())
+    return product_NM
 
 
 def parts(size: int) -> list[slice]:
@@ -130,8 +128,8 @@ def parts(size: int) -> list[slice]:
     return [slice(n * size // count, (n + 1) * size // count) for n in range(count)]
 
 
-def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
-    """Factors for the matrices of a batch (B × 1 × 1).
+def factor_per_matrix(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
+    """One factor for each matrix of a batch, on its device and in its dtype (B × 1 × 1).
 
     A GPU does not wait: a common factor is written there, others come from pinned memory.
     """
@@ -140,8 +138,8 @@ def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
     return moved(torch.tensor(factors, dtype=like_BNM.dtype), like_BNM.device)[:, None, None]
 
 
-def some(batch_BNM: Tensor, indices: Sequence[int]) -> Tensor:
-    """Some of the matrices of a batch, without an index list that a GPU would have to wait for.
+def matrices_at(batch_BNM: Tensor, indices: Sequence[int]) -> Tensor:
+    """The matrices of a batch at these indices, without an index list, for which a GPU would wait.
 
     Nothing is copied if these are all matrices in their order.
     """
@@ -158,12 +156,16 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 SMALLEST = 96
+"""Fewest columns of a block on a processor: wide enough for full speed."""
+
 LARGEST = 192
-"""Columns of a block: wide enough for full speed, narrow enough to skip work."""
+"""Most columns of a block on a processor: narrow enough to skip work."""
 
 SMALLEST_ON_GPU = 256
+"""Fewest columns of a block on a GPU, where each block costs several launches."""
+
 LARGEST_ON_GPU = 512
-"""Blocks are wider on a GPU, because each one costs several launches."""
+"""Most columns of a block on a GPU."""
 
 
 def blocks(size: int, device: torch.device) -> Iterator[slice]:
@@ -179,8 +181,9 @@ def widest(size: int) -> int:
 
 
 def _width(size: int, *, on_gpu: bool) -> int:
-    least, most = (SMALLEST_ON_GPU, LARGEST_ON_GPU) if on_gpu else (SMALLEST, LARGEST)
-    return min(max(size // 8, least), most)
+    if on_gpu:
+        return min(max(size // 8, SMALLEST_ON_GPU), LARGEST_ON_GPU)
+    return min(max(size // 8, SMALLEST), LARGEST)
 
 
 def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: Factor = 1.0) -> None:
@@ -194,20 +197,24 @@ def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: Factor = 1.0) -> None
 
 
 def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slice]) -> None:
-    """Halve the columns recursively, because the largest products are the fastest."""
+    """Halve the columns recursively, because the largest products are the fastest.
+
+    The rows of the first half times the columns of the second lie above the diagonal. A single
+    block is both: it lies on the diagonal.
+    """
     if not steps:
         return
     half = len(steps) // 2
-    above = steps[:half] or steps
-    lower = steps[half:]
-    rows = slice(above[0].start, above[-1].stop)
-    columns = slice(lower[0].start, lower[-1].stop)
+    first = steps[:half] or steps
+    second = steps[half:]
+    rows = slice(first[0].start, first[-1].stop)
+    columns = slice(second[0].start, second[-1].stop)
     left_NK = rows_NK[..., rows, :]
     right_NK = rows_NK[..., columns, :]
     add_product_(sum_NN[..., rows, columns], left_NK, right_NK.mT, alpha)
     if half:
-        _add_upper_(sum_NN, rows_NK, alpha, above)
-        _add_upper_(sum_NN, rows_NK, alpha, lower)
+        _add_upper_(sum_NN, rows_NK, alpha, first)
+        _add_upper_(sum_NN, rows_NK, alpha, second)
 
 
 def mirror_(matrix_NN: Tensor) -> Tensor:
@@ -222,7 +229,9 @@ def mirror_(matrix_NN: Tensor) -> Tensor:
 def gram(factor_KN: Tensor, *, alpha: Factor = 1.0) -> Tensor:
     """``alpha`` · factorᵀ factor as a new matrix."""
     if factor_KN.ndim == 3 and len(factor_KN) == 1:
-        return gram(factor_KN[0], alpha=alpha[0] if isinstance(alpha, Sequence) else alpha)[None]
+        if isinstance(alpha, Sequence):
+            alpha = alpha[0]
+        return gram(factor_KN[0], alpha=alpha)[None]
     if halves_squares(factor_KN) and not isinstance(alpha, Sequence):
         return times(factor_KN.mT, factor_KN).mul_(alpha)
     *batch, _, size = factor_KN.shape
@@ -244,7 +253,11 @@ def full_float32() -> Iterator[None]:
     """
     settings: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
     with _LOCK:
-        _WITHIN.append(_WITHIN[0] if _WITHIN else [setting.fp32_precision for setting in settings])
+        if _WITHIN:
+            before = _WITHIN[0]
+        else:
+            before = [setting.fp32_precision for setting in settings]
+        _WITHIN.append(before)
         for setting in settings:
             setting.fp32_precision = "ieee"
     try:

@@ -25,6 +25,7 @@ from ace_gui.linalg.passes import energy, times_transposed
 from ace_gui.linalg.products import full_float32, gram, moved, times
 
 PROBES: Final = 8
+"""Number of random vectors that measure the error of the Gram matrix."""
 
 EXPECTED: Final = 3e-9
 """Error of M' where 16-bit rounding fills all directions: this times R · ‖M‖² / rounding², about.
@@ -48,9 +49,10 @@ SAFETY: Final = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class RootSpectrum:
-    """M' of the norm of M, float32, and how it was found."""
+    """The result for a matrix M."""
 
     matrix_OI: Tensor
+    """M', scaled to the norm of M, float32."""
 
     before_R: Tensor
     """Singular values of M, largest first, float64."""
@@ -82,7 +84,11 @@ def root_spectrum(matrix_OI: Tensor, floor: float) -> RootSpectrum:
     """
     norm = math.sqrt(energy(matrix_OI))
     tall = matrix_OI.shape[0] > matrix_OI.shape[1]
-    wide_RC = (matrix_OI.mT if tall else matrix_OI) / norm  # its squares are numbers of float32
+    # Divided by its norm, so that squares stay in the range of float32.
+    if tall:
+        wide_RC = matrix_OI.mT / norm
+    else:
+        wide_RC = matrix_OI / norm
     with full_float32():
         squares_R, vectors_RR = torch.linalg.eigh(gram(wide_RC.mT))
         squares_R = squares_R.double().clamp_(min=0)
@@ -95,13 +101,13 @@ def root_spectrum(matrix_OI: Tensor, floor: float) -> RootSpectrum:
         rooted_RC = times(root_RR, wide_RC)
         del root_RR
     error = _error(wide_RC, squares_R, vectors_RR, factors_R, smallest)
-    size = math.sqrt(energy(rooted_RC))
-    rooted_RC.mul_(norm / size)
+    rooted_norm = math.sqrt(energy(rooted_RC))
+    rooted_RC.mul_(norm / rooted_norm)
     return RootSpectrum(
         matrix_OI=rooted_RC.mT if tall else rooted_RC,
         before_R=values_R.flip(0) * norm,
-        after_R=(values_R * factors_R).flip(0) * (norm / size),
-        error=SAFETY * error / size,
+        after_R=(values_R * factors_R).flip(0) * (norm / rooted_norm),
+        error=SAFETY * error / rooted_norm,
     )
 
 
@@ -114,13 +120,15 @@ def _error(
     probes_PR = torch.randn(PROBES, rows, generator=generator, dtype=torch.float64)
     probes_PR = moved(probes_PR, wide_RC.device)
     exact_PR = _on(wide_RC, _on(wide_RC.mT, probes_PR))
-    found_PR = _on(vectors_RR, _on(vectors_RR.mT, probes_PR) * squares_R)
-    entry = float((exact_PR - found_PR).norm()) / math.sqrt(PROBES) / rows
+    computed_PR = _on(vectors_RR, _on(vectors_RR.mT, probes_PR) * squares_R)
+    # H z of a random vector z has the norm ‖H‖_F in the root mean square.
+    norm_of_error = float((exact_PR - computed_PR).norm()) / math.sqrt(PROBES)
     blurred_R = (squares_R <= smallest**2) & (factors_R > 0)
-    blurred = _blurred(wide_RC, vectors_RR[:, blurred_R], smallest)
+    blurred_square = _blurred(wide_RC, vectors_RR[:, blurred_R], smallest)
     slopes_R = factors_R / squares_R.clamp(min=smallest**2) / 4
     slopes_R[squares_R <= smallest**2] = 0
-    return math.sqrt(entry**2 * _sensitivity(squares_R, factors_R, slopes_R) + blurred)
+    sensitivity = _sensitivity(squares_R, factors_R, slopes_R)
+    return math.sqrt((norm_of_error / rows) ** 2 * sensitivity + blurred_square)
 
 
 def _sensitivity(squares_R: Tensor, factors_R: Tensor, slopes_R: Tensor) -> float:
@@ -139,8 +147,8 @@ def _sensitivity(squares_R: Tensor, factors_R: Tensor, slopes_R: Tensor) -> floa
 def _blurred(wide_RC: Tensor, vectors_RK: Tensor, smallest: float) -> float:
     """A bound on ‖δM'‖²_F of K directions that have the factor of the smallest resolved value τ.
 
-    Of value s, M' has s/√τ instead of √s: the error is at most √τ/4, and at most √s. The sum of the
-    s is at most √K times the root of the sum of s², which is measured.
+    A singular value s ≤ τ becomes s/√τ instead of √s. The error is at most √τ/4, and at most √s.
+    The sum of the s is at most √K times the root of the sum of s², which is measured.
     """
     count = vectors_RK.shape[1]
     if not count:

@@ -98,10 +98,8 @@ def number_of(upper: int, lower: int) -> float:
     """The float32 number in these bins."""
     bits = ((upper - ZERO_BIN) << 16) | lower
     if bits < 0:
-        turned = bits ^ _MAGNITUDE
-    else:
-        turned = bits
-    return float(struct.unpack("<f", struct.pack("<i", turned))[0])
+        bits ^= _MAGNITUDE  # negative numbers were counted in reverse
+    return float(struct.unpack("<f", struct.pack("<i", bits))[0])
 
 
 def order_in_rows(magnitudes: Tensor) -> Tensor:

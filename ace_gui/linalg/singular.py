@@ -66,7 +66,7 @@ def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triple
     if not k:
         return Triplets(u_OK=matrix_OI[:, :0], s_K=matrix_OI.new_zeros(0), vh_KI=matrix_OI[:0])
     eigen = torch.linalg.eigh(gram(matrix_OI.T))
-    return _by_gram(matrix_OI, eigen, k, scale) or _with_faint(matrix_OI, eigen, k, scale)
+    return _by_gram(matrix_OI, eigen, k, scale) or _by_decomposition(matrix_OI, eigen, k, scale)
 
 
 def _by_gram(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets | None:
@@ -84,11 +84,12 @@ def _by_gram(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets |
     return _triplets(wide_RC, vectors_RR[:, :rank], squares_R[:rank].sqrt())
 
 
-def _with_faint(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets:
+def _by_decomposition(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets:
+    """The triplets, also of singular values that the Gram matrix does not resolve."""
     s_R, u_RR = _right_singular(wide_RC.T, eigen)
     s_R, order = s_R.sort(descending=True)
-    directions = order[:k][s_R[:k] > NOTHING * scale]
-    return _triplets(wide_RC, u_RR[directions].T, s_R[: len(directions)])
+    count = int((s_R[:k] > NOTHING * scale).sum())
+    return _triplets(wide_RC, u_RR[order[:count]].T, s_R[:count])
 
 
 def _triplets(wide_RC: Tensor, u_RK: Tensor, s_K: Tensor) -> Triplets:
@@ -170,9 +171,11 @@ def _right_singular(columns_NK: Tensor, eigen: _Eigen) -> tuple[Tensor, Tensor]:
     else:
         s_R = squares_K[unseen:].sqrt()
         vh_RK = vectors_KK.T[unseen:]
-        few = faint - unseen
-        _, s_R[:few], turn = torch.linalg.svd(times(columns_NK, vh_RK[:few].T), full_matrices=False)
-        vh_RK[:few] = turn @ vh_RK[:few]
+        inaccurate = slice(0, faint - unseen)
+        projected = times(columns_NK, vh_RK[inaccurate].T)
+        _, values, rotation = torch.linalg.svd(projected, full_matrices=False)
+        s_R[inaccurate] = values
+        vh_RK[inaccurate] = rotation @ vh_RK[inaccurate]
     is_kept = s_R > NOTHING * s_R.max()
     return s_R[is_kept], vh_RK[is_kept]
 
@@ -198,7 +201,8 @@ def singular_values(matrix: Tensor) -> Tensor:
         tall = tall.T
     gram_RR = gram(tall)
     squares: Tensor = torch.linalg.eigvalsh(gram_RR).flip(0)
-    unresolved = int((~(squares > _RESOLVED * squares[0])).sum())
+    resolved = squares > _RESOLVED * squares[0]
+    unresolved = len(squares) - int(resolved.sum())
     if not unresolved:
         return squares.sqrt()
     if unresolved <= min(FEW, len(squares) // 4):
@@ -213,11 +217,14 @@ def singular_values(matrix: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class LowRankFactors:
-    """B·A, where B is O × R and A is R × I. ``kept``: its share of the original matrix's energy."""
+    """The product B·A, exact or near to a matrix."""
 
     b_OR: Tensor
+    """B."""
     a_RI: Tensor
-    kept: float = 1.0
+    """A."""
+    energy_share: float = 1.0
+    """Energy of B·A as a share of the matrix's; 1 if it is exact."""
 
 
 def joined(terms: Sequence[tuple[float, Tensor, Tensor]]) -> LowRankFactors:
@@ -260,20 +267,20 @@ def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> LowRankFacto
     ``rank``, the rest are zeros. The matrix is projected onto the leading eigenvectors of the
     smaller Gram matrix.
     """
-    wide = matrix_OI.shape[0] <= matrix_OI.shape[1]
-    squares, vectors = torch.linalg.eigh(gram(matrix_OI.T if wide else matrix_OI))
-    squares = squares.flip(0).clamp_(min=0)
-    vectors = vectors.flip(1)[:, :rank]
-    if wide:
-        projected = times(vectors.T, matrix_OI)
+    tiny = torch.finfo(torch.float64).tiny
+    if matrix_OI.shape[0] <= matrix_OI.shape[1]:
+        u_OK = torch.linalg.eigh(gram(matrix_OI.T)).eigenvectors.flip(1)[:, :rank]
+        projected_KI = times(u_OK.T, matrix_OI)
+        s_K = torch.linalg.vector_norm(projected_KI, dim=1)
+        vh_KI = projected_KI / s_K.clamp_min(tiny)[:, None]
     else:
-        projected = times(matrix_OI, vectors)
-    norms = torch.linalg.vector_norm(projected, dim=1 if wide else 0)
-    divisor = norms.clamp_min(torch.finfo(torch.float64).tiny)
-    unit = projected / (divisor[:, None] if wide else divisor)
-    u_OK, vh_KI = (vectors, unit) if wide else (unit, vectors.T)
+        v_IK = torch.linalg.eigh(gram(matrix_OI)).eigenvectors.flip(1)[:, :rank]
+        projected_OK = times(matrix_OI, v_IK)
+        s_K = torch.linalg.vector_norm(projected_OK, dim=0)
+        u_OK = projected_OK / s_K.clamp_min(tiny)
+        vh_KI = v_IK.T
     total = float(torch.linalg.vector_norm(matrix_OI)) ** 2
-    return _scaled(u_OK, norms, vh_KI, rank, total, balanced=balanced)
+    return _scaled(u_OK, s_K, vh_KI, rank, total, balanced=balanced)
 
 
 def cut_product(factors: LowRankFactors, rank: int, *, balanced: bool = False) -> LowRankFactors:
@@ -294,19 +301,21 @@ def _core(factors: LowRankFactors) -> tuple[Tensor, Tensor, Tensor]:
 def _scaled(
     u_OK: Tensor, s_K: Tensor, vh_KI: Tensor, rank: int, total: float, *, balanced: bool
 ) -> LowRankFactors:
+    """The factors of U S Vᵀ. ``total``: the matrix's energy."""
     b_OR = u_OK.new_zeros(len(u_OK), rank)
     a_RI = vh_KI.new_zeros(rank, vh_KI.shape[1])
+    count = len(s_K)
     if balanced:
-        balance = s_K.sqrt()
+        b_OR[:, :count] = u_OK * s_K.sqrt()
+        a_RI[:count] = vh_KI * s_K.sqrt()[:, None]
     else:
-        balance = s_K
-    b_OR[:, : len(s_K)] = u_OK * balance
-    a_RI[: len(s_K)] = vh_KI * (balance[:, None] if balanced else 1)
+        b_OR[:, :count] = u_OK * s_K
+        a_RI[:count] = vh_KI
     if total:
         share = float(s_K.square().sum()) / total
     else:
         share = 1.0
-    return LowRankFactors(b_OR=b_OR, a_RI=a_RI, kept=min(share, 1.0))
+    return LowRankFactors(b_OR=b_OR, a_RI=a_RI, energy_share=min(share, 1.0))
 
 
 # Changing singular values: for M = U S Vᵀ with R rows, U f(S) Vᵀ is U diag(f(s) / s) Uᵀ M. The
@@ -349,14 +358,14 @@ def shape_(matrix_OI: Tensor, *, share: float, power: float, noise: float) -> Sh
         wide_RC = wide_RC.mT
     squares_R, vectors_RR = torch.linalg.eigh(gram(wide_RC.mT))
     values_R = squares_R.clamp_(min=0).sqrt_()
-    dropped_R = torch.arange(len(values_R), 0, -1, device=values_R.device)
-    dropped_R = dropped_R > directions(share, wide_RC.shape)
+    ranks_R = torch.arange(len(values_R), 0, -1, device=values_R.device)  # 1 for the largest
+    dropped_R = ranks_R > directions(share, wide_RC.shape)
     factors_R = _factors(values_R, dropped_R, power, noise_floor(noise, wide_RC.shape))
-    moving_RR = times(vectors_RR * factors_R, vectors_RR.mT)
+    map_RR = times(vectors_RR * factors_R, vectors_RR.mT)
     del vectors_RR
     for start in range(0, wide_RC.shape[1], COLUMNS):
         part = wide_RC[:, start : start + COLUMNS]
-        part.copy_(times(moving_RR, part))
+        part.copy_(times(map_RR, part))
     return Shaped(
         matrix_OI=wide_RC.mT if tall else wide_RC,
         before_R=values_R.flip(0),
@@ -390,7 +399,7 @@ def shaping_flops(shape: tuple[int, int]) -> float:
 def _factors(values_R: Tensor, dropped_R: Tensor, power: float, floor: float) -> Tensor:
     """The factor for each left singular vector; singular values are in any order."""
     largest = values_R.max()
-    left_R = values_R.masked_fill(dropped_R, 0.0)
+    leading_R = values_R.masked_fill(dropped_R, 0.0)
     if power < 1:
         dropped_R = dropped_R | (values_R <= (UNRESOLVED * largest).clamp(min=floor))
     factors_R = (values_R / largest).masked_fill(dropped_R, 1.0) ** (power - 1)
@@ -398,5 +407,5 @@ def _factors(values_R: Tensor, dropped_R: Tensor, power: float, floor: float) ->
     if power == 1:
         return factors_R
     norm = torch.linalg.vector_norm
-    made = norm(values_R * factors_R)
-    return factors_R * torch.where(made > 0, norm(left_R) / made, 1.0)
+    new_norm = norm(values_R * factors_R)
+    return factors_R * torch.where(new_norm > 0, norm(leading_R) / new_norm, 1.0)

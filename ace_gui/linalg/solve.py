@@ -93,12 +93,12 @@ def _substitute_(numerator_BKI: Tensor, upper_BII: Tensor, inverses: list[Tensor
 
 
 def _divide_by_eigenvectors_(matrix_II: Tensor, numerators_KI: Sequence[Tensor]) -> int:
-    """``right_divide_`` of one matrix with its eigenvectors; reads its lower triangle."""
+    """``right_divide_`` of one matrix with its J usable eigenvectors; reads its lower triangle."""
     values_I, vectors_II = torch.linalg.eigh(matrix_II)
     unit = torch.finfo(matrix_II.dtype).eps
     is_regular = values_I > len(values_I) * unit * values_I.abs().max()
-    basis_IK = vectors_II[:, is_regular]
+    basis_IJ = vectors_II[:, is_regular]
     for numerator_KI in numerators_KI:
-        own_KK = times(numerator_KI, basis_IK).div_(values_I[is_regular])
-        numerator_KI.copy_(times(own_KK, basis_IK.T))
+        coefficients_KJ = times(numerator_KI, basis_IJ).div_(values_I[is_regular])
+        numerator_KI.copy_(times(coefficients_KJ, basis_IJ.T))
     return int((~is_regular).sum())

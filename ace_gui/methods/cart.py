@@ -89,5 +89,5 @@ CART = MergeMethod(
     parameters=CartParameters,
     merge=cart,
     working_memory=per_matrix(entries=4.8, smaller=2),
-    flops=per_decomposition(experts=1),
+    flops=per_decomposition(per_expert=1),
 )

@@ -72,7 +72,7 @@ def iso_c(experts: Experts, parameters: IsoCParameters, _: Context) -> Merged:
     is arbitrary there. Reads every expert once. Raises MethodError for tensors that are not
     matrices or not finite.
     """
-    census, sum_OI = experts.sum_of_kept()
+    census, sum_OI = experts.sum_of_counted()
     return Merged.of(
         isotropic(sum_OI), parameters.scaling, census.diagnostics(precision=IN_FLOAT64)
     )
@@ -86,7 +86,7 @@ def iso_cts(experts: Experts, parameters: IsoCtsParameters, _: Context) -> Merge
     the common outputs. Directions with a numerically zero singular value are left out. Reads every
     expert twice. Raises MethodError for tensors that are not matrices or not finite.
     """
-    census, sum_OI = experts.sum_of_kept()
+    census, sum_OI = experts.sum_of_counted()
     report = census.diagnostics(precision=IN_FLOAT64)
     specific = specific_size(min(sum_OI.shape), len(census.counted), parameters.common)
     if not specific:
@@ -164,5 +164,5 @@ ISO_CTS = MergeMethod(
     parameters=IsoCtsParameters,
     merge=iso_cts,
     working_memory=per_matrix(entries=6, smaller=2, expert=1.05),
-    flops=per_decomposition(experts=1, once=3),
+    flops=per_decomposition(per_expert=1, once=3),
 )

@@ -205,7 +205,7 @@ KNOTS_TIES = MergeMethod(
     merge=knots_ties,
     surveys=SURVEYS,
     working_memory=per_matrix(entries=7.5, outputs=1.6),
-    flops=per_decomposition(experts=1),
+    flops=per_decomposition(per_expert=1),
 )
 
 KNOTS_DARE_TIES = MergeMethod(
@@ -221,5 +221,5 @@ KNOTS_DARE_TIES = MergeMethod(
     merge=knots_dare_ties,
     seeded=True,
     working_memory=per_matrix(entries=7.5, outputs=1.6),
-    flops=per_decomposition(experts=1),
+    flops=per_decomposition(per_expert=1),
 )

@@ -79,5 +79,5 @@ STAR = MergeMethod(
     parameters=StarParameters,
     merge=star,
     working_memory=per_matrix(entries=4.6, smaller=1.2),
-    flops=per_decomposition(experts=1),
+    flops=per_decomposition(per_expert=1),
 )

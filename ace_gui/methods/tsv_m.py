@@ -117,7 +117,7 @@ TSV_M = MergeMethod(
     parameters=TsvMParameters,
     merge=tsv_m,
     working_memory=per_matrix(entries=4.5, smaller=5.5),
-    flops=per_decomposition(experts=1, once=2),
+    flops=per_decomposition(per_expert=1, once=2),
 )
 
 TSV_C = MergeMethod(
@@ -138,5 +138,5 @@ TSV_C = MergeMethod(
     merge=tsv_m,
     modules=Factors(of=factors, rank=compressed_rank),
     working_memory=per_matrix(entries=4.5, smaller=5.5),
-    flops=per_decomposition(experts=1, once=2),
+    flops=per_decomposition(per_expert=1, once=2),
 )

@@ -111,8 +111,8 @@ class Task:
     chat: Chat = field(default=Chat.AUTO, metadata=about(tidied=_as_chat))
     """Whether prompts are in the chat template, see ``Chat``."""
     max_new_tokens: int | None = field(default=None, metadata=about(limits={"ge": 1}))
-    """Limit of a generated answer; None: 256 in a chat, otherwise 8 more than the longest right
-    answer.
+    """Limit of a generated answer, in tokens; None: 256 in a chat, otherwise 8 more than the
+    longest right answer.
     """
     stop: tuple[str, ...] = ()
     """Texts that end an answer."""

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.products import one_each
+from ace_gui.linalg.products import factor_per_matrix
 from ace_gui.linalg.solve import right_divide_
 from tests.helpers.device_stand_in import GPU, DeviceStandIn
 
@@ -50,11 +50,11 @@ def test_factors_make_nothing_wait() -> None:
     with DeviceStandIn().installed() as stand_in:
         there = like.to(GPU)
         stand_in.forget()
-        alike = one_each([0.1] * 3, there)
-        others = one_each([1.0, 2.0, 3.0], there)
+        alike = factor_per_matrix([0.1] * 3, there)
+        others = factor_per_matrix([1.0, 2.0, 3.0], there)
         assert not stand_in.waits
         assert len(stand_in.uploads) == 1
         assert not stand_in.unpinned
         assert alike.cpu().flatten().tolist() == [0.1] * 3
         assert others.cpu().flatten().tolist() == [1.0, 2.0, 3.0]
-    assert one_each([1.0, 2.0, 3.0], like).shape == (3, 1, 1)
+    assert factor_per_matrix([1.0, 2.0, 3.0], like).shape == (3, 1, 1)

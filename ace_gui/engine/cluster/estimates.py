@@ -30,8 +30,10 @@ LATE: Final = 0.1
 """Fraction of memory for output that the system has not written to disk yet."""
 
 SOME_FLOPS: Final = 2e10
+"""Operations per second assumed for an unknown worker."""
+
 SOME_BYTES: Final = 5e8
-"""FLOPs per second assumed for an unknown worker."""
+"""Bytes per second that an unknown worker is assumed to read or write."""
 
 ENTRY_FLOPS: Final = 4.0
 """Operations per element of each expert: widen, subtract, weight, add."""
@@ -44,16 +46,16 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
     experts = len(row.experts)
     entries = prod(row.shape)
     method = prepared.method_of(row)
-    read = ENTRY_FLOPS * experts * entries
+    flops = ENTRY_FLOPS * experts * entries
     if row.after.reshapes:
-        read += shaping_flops(matrix_shape(row.shape))
+        flops += shaping_flops(matrix_shape(row.shape))
     if row.disposition is Disposition.AVERAGED or method.kind is not Kind.MATRIX:
-        return read
+        return flops
     if row.transposed:
         shape = tuple(reversed(row.shape))
     else:
         shape = row.shape
-    return read + method.flops(shape, experts, prepared.parameters_of(row))
+    return flops + method.flops(shape, experts, prepared.parameters_of(row))
 
 
 def row_bytes(row: PlanRow, prepared: Prepared) -> int:
@@ -110,13 +112,15 @@ class Speed:
 
     def seconds(self, row: PlanRow, prepared: Prepared) -> float:
         """Seconds for merging a row, including reading."""
-        _, alike = kind = kind_of(row, prepared)
+        kind = kind_of(row, prepared)
+        alike = kind[1]
         if kind in self.tried:
             return self.tried[kind]
         if alike in self.ratios:
             return self.ratios[alike] * some_seconds(row, prepared)
-        moved = row_bytes(row, prepared) / self.read
-        return row_flops(row, prepared) / self.flops + moved
+        computing = row_flops(row, prepared) / self.flops
+        reading = row_bytes(row, prepared) / self.read
+        return computing + reading
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,10 +180,13 @@ def schedule(
         heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
     work = speed.scan + sum(unit.seconds + UNIT_SECONDS for unit in planned)
     merged = max(free)
+    # The writer keeps up with the merge, but for what the system still holds in memory at the end.
     written = bytes_to_write / speed.write
     late = min(bytes_to_write, LATE * total_memory()) / speed.write
     longest = max((unit.seconds for unit in planned), default=0.0)
-    if merged > 1.1 * longest:
+    if written - late > merged:
+        bottleneck = "writing"
+    elif merged > 1.1 * longest:
         bottleneck = "work"
     else:
         bottleneck = "largest unit"
@@ -188,14 +195,14 @@ def schedule(
         workers=workers,
         seconds=seconds,
         busy=work / (workers * seconds) if seconds else 0.0,
-        bottleneck="writing" if written - late > merged else bottleneck,
+        bottleneck=bottleneck,
     )
 
 
 def kind_of(row: PlanRow, prepared: Prepared) -> tuple[Any, Any]:
     """A key that is equal for rows with the same duration.
 
-    Its second part differs for rows that differ only in shape.
+    Its second part is equal for rows that differ only in their shape.
     """
     if row.is_combined:
         method = prepared.method_of(row).name

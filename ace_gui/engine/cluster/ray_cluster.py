@@ -180,7 +180,9 @@ class RayCluster:
                     _prepare_ray()
                     try:
                         self._connect(ray)
-                        self.count = _room(ray, self._address, self._threads, gpus=self._gpus)
+                        self.count = _count_of_workers(
+                            ray, self._address, self._threads, gpus=self._gpus
+                        )
                         self.ray = ray
                         self._begun.set()
                         self._over.wait()
@@ -216,9 +218,10 @@ class RayCluster:
     def _end(self, ray: Any) -> None:
         """End Ray, including what remains of it if its servers have ended before."""
         started = list[psutil.Process]()
-        with suppress(psutil.Error):
-            for process in self._started_here() if self._address.is_local else ():
-                started += [process, *process.children(recursive=True)]
+        if self._address.is_local:
+            with suppress(psutil.Error):
+                for process in self._started_here():
+                    started += [process, *process.children(recursive=True)]
         ray.shutdown()
         for process in started:
             with suppress(psutil.Error):
@@ -255,7 +258,7 @@ class RayCluster:
     def _started_here(self) -> list[psutil.Process]:
         """Ray processes that this cluster started.
 
-        None while another cluster's start is still ending.
+        There are none while another cluster's start is still ending.
         """
         before = self._other_processes
         if before is None:
@@ -275,11 +278,11 @@ def _prepare_ray() -> None:
     Ray reads only once per process how clusters are protected, and they differ. It prints reports
     among a command's results; ``log_to_driver`` concerns only the output of workers.
     """
-    inside: Any = import_module("ray._raylet")
-    inside.Config.initialize("")
-    inside.AuthenticationTokenLoader.instance().reset_cache()
-    inside = import_module("ray._private.worker")
-    inside.print_to_stdstream = _logged
+    raylet: Any = import_module("ray._raylet")
+    raylet.Config.initialize("")
+    raylet.AuthenticationTokenLoader.instance().reset_cache()
+    driver: Any = import_module("ray._private.worker")
+    driver.print_to_stdstream = _logged
 
 
 def _logged(report: Mapping[str, Any], **_: object) -> None:
@@ -297,7 +300,7 @@ def _require_answer(url: str, over: Event) -> None:
     asking.start()
     theirs.close()
     try:
-        for seconds in (IMPORT_SECONDS, REACH_SECONDS):
+        for seconds in (IMPORT_SECONDS, REACH_SECONDS):  # ``_ask`` sends two replies
             reply = _reply(ours, seconds, over)
             if reply:
                 raise _unreachable(url, reply)
@@ -347,7 +350,7 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-def _room(ray: Any, address: Address, threads: int, *, gpus: bool) -> int:
+def _count_of_workers(ray: Any, address: Address, threads: int, *, gpus: bool) -> int:
     """The number of workers of a cluster: as requested, or as many as it can run.
 
     Raises ClusterError if it cannot run any.
@@ -356,16 +359,18 @@ def _room(ray: Any, address: Address, threads: int, *, gpus: bool) -> int:
         return address.workers
     resources = ray.cluster_resources()
     if gpus:
-        room = int(resources.get("GPU", 0))
+        possible = int(resources.get("GPU", 0))
     else:
-        room = int(resources.get("CPU", 0)) // threads
-    if gpus and address.workers and address.workers > room:
-        raise ClusterError(f"There are {room} GPUs for {address.workers} workers; ask for {room}.")
-    if not room:
+        possible = int(resources.get("CPU", 0)) // threads
+    if gpus and address.workers and address.workers > possible:
+        raise ClusterError(
+            f"There are {possible} GPUs for {address.workers} workers; ask for {possible}."
+        )
+    if not possible:
         raise ClusterError(
             f"The cluster has no {'GPU' if gpus else 'processor'} for a worker; add machines to it."
         )
-    return address.workers or room
+    return address.workers or possible
 
 
 @contextmanager

@@ -72,16 +72,16 @@ class Call:
 
 @dataclass(eq=False)
 class _Member:
-    """A worker.
-
-    ``given``: its calls by handle, in order; ``since``: when it could begin the first;
-    ``kind``: None while it starts.
-    """
+    """A worker."""
 
     handle: Any
+    """Ray's handle of its ``Worker``."""
     kind: WorkerKind | None = None
+    """None while it starts."""
     calls_by_handle: dict[Any, Call] = field(default_factory=dict)
+    """Its calls by Ray's handles of their results, in order."""
     since: float = field(default_factory=time.monotonic)
+    """When it could begin the first of them, by ``time.monotonic``."""
 
     def calls(self, start: Call) -> list[Call]:
         """Its calls, without its start."""
@@ -105,7 +105,7 @@ class RayWorkers:
         self._members: list[_Member] = []
         self._broadcasts: dict[str, tuple[Any, ...]] = {}
         self._kinds: set[tuple[str, str]] = set()
-        self._start = Call(name="kind")
+        self._start_call = Call(name="kind")
         self.scan_seconds = 0.0
         self._written: set[bool] = set()
 
@@ -141,13 +141,12 @@ class RayWorkers:
 
     def begin(self, prepared: Prepared) -> None:
         """Make the workers open the models."""
-        statistics_of_needs = prepared.groundwork.statistics.items()
-        measured = {
-            need: [folder_statistics.folder for folder_statistics in statistics]
-            for need, statistics in statistics_of_needs
+        folders = {
+            need: [measured.folder for measured in statistics]
+            for need, statistics in prepared.groundwork.statistics.items()
         }
         recipe = prepared.recipe.absolute()
-        self.broadcast("prepare", recipe, layout_digest(prepared), measured)
+        self.broadcast("prepare", recipe, layout_digest(prepared), folders)
 
     def map_unordered(
         self,
@@ -164,7 +163,7 @@ class RayWorkers:
 
     def scanned(self, scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Scanned | None]:
         """The results of ``scan`` for each row, in order."""
-        self.broadcast("seek", scan)
+        self.broadcast("set_scan", scan)
         calls = [
             Call(name="scan", arguments=([row.name for row in pack],), about=pack[0].name)
             for pack in packed(rows, lambda row: prod(row.shape), SCANNED_ELEMENTS)
@@ -189,8 +188,8 @@ class RayWorkers:
         shared: SharedOutput | None,
     ) -> Iterator[UnitMerged | None]:
         """The merged units as they finish, most work first. Raises the errors of ``Workers``."""
-        terms = [(*key, findings) for key, findings in prepared.groundwork.findings.items()]
-        self.broadcast("know", terms, dict(dtypes), shared)
+        findings = [(*key, values) for key, values in prepared.groundwork.findings.items()]
+        self.broadcast("set_merge", findings, dict(dtypes), shared)
         calls = [
             Call(
                 name="merge",
@@ -201,9 +200,12 @@ class RayWorkers:
             for unit in largest_first(units, prepared)
         ]
         for result in self.results(calls):
-            if result is not None:
-                self._written.update(row.written is not None for row in result[1].rows)
-            yield None if result is None else result[1]
+            if result is None:
+                yield None
+                continue
+            merged = result[1]
+            self._written.update(row.written is not None for row in merged.rows)
+            yield merged
 
     def broadcast(self, name: str, *arguments: Any) -> None:
         """Make every present and future worker run this before any later call.
@@ -264,18 +266,19 @@ class RayWorkers:
             gpu = 0
         else:
             gpu = 1
-        made = self._ray.remote(Worker).options(num_cpus=self.threads, num_gpus=gpu, max_restarts=0)
-        member = _Member(made.remote(self.threads, self.device))
+        actor = self._ray.remote(Worker)
+        actor = actor.options(num_cpus=self.threads, num_gpus=gpu, max_restarts=0)
+        member = _Member(actor.remote(self.threads, self.device))
         for name, arguments in self._broadcasts.items():
             member.handle.do.remote(name, *arguments)
-        member.calls_by_handle[member.handle.do.remote(self._start.name)] = self._start
+        member.calls_by_handle[member.handle.do.remote(self._start_call.name)] = self._start_call
         self._members.append(member)
 
     def _give_out(self, waiting: deque[Call], ahead: int) -> None:
         """Assign one call to every worker, then a second one."""
-        for most in range(1, ahead + 1):
+        for limit in range(1, ahead + 1):
             for member in self._members:
-                if not waiting or len(member.calls(self._start)) >= most:
+                if not waiting or len(member.calls(self._start_call)) >= limit:
                     continue
                 call = waiting.popleft()
                 if not member.calls_by_handle:
@@ -290,28 +293,28 @@ class RayWorkers:
         for member, handle in zip(busy, waited, strict=True):
             call = member.calls_by_handle[handle]
             if handle not in ready:
-                if call is self._start:
+                if call is self._start_call:
                     limit = STARTING_SECONDS
                 else:
                     limit = self.longest
                 if time.monotonic() - member.since > limit:
-                    waiting.extendleft(reversed(self._without(member)))
+                    waiting.extendleft(reversed(self._remove_lost(member)))
                 continue
-            result = self._found(handle)
+            result = self._result_of(handle)
             if isinstance(result, NoMemory):
-                waiting.extendleft(reversed(self._without(member)))
+                waiting.extendleft(reversed(self._remove_lost(member)))
                 continue
             del member.calls_by_handle[handle]
             member.since = time.monotonic()
             if isinstance(result, WorkbenchError):
                 raise result
-            if call is self._start:
+            if call is self._start_call:
                 member.kind = result
                 self._welcome(result)
             else:
                 yield call, result
 
-    def _found(self, handle: Any) -> Any:
+    def _result_of(self, handle: Any) -> Any:
         """The result of a call; NoMemory also for a lost worker, which is handled alike."""
         errors = self._ray.exceptions
         try:
@@ -329,7 +332,7 @@ class RayWorkers:
                 return NoMemory()
             raise
 
-    def _without(self, member: _Member) -> list[Call]:
+    def _remove_lost(self, member: _Member) -> list[Call]:
         """Remove a lost worker; returns its calls for others.
 
         Raises ClusterError if its running call has cost too many workers.
@@ -339,8 +342,8 @@ class RayWorkers:
         running = next(iter(member.calls_by_handle.values()))
         running.losses += 1
         if running.losses >= ATTEMPTS:
-            raise _given_up(running, starting=running is self._start)
-        return member.calls(self._start)
+            raise _too_many_losses(running, starting=running is self._start_call)
+        return member.calls(self._start_call)
 
     def _dismiss(self, member: _Member) -> None:
         with suppress(Exception):  # Ray may raise anything for a lost worker
@@ -351,7 +354,7 @@ class RayWorkers:
 
     def _welcome(self, kind: WorkerKind) -> None:
         """Refuse workers of other versions; note whether a cluster is mixed."""
-        self._start.losses = 0
+        self._start_call.losses = 0
         here = WorkerKind.here("cpu")
         if (kind.code, kind.libraries) != (here.code, here.libraries):
             raise ClusterError(
@@ -381,15 +384,18 @@ def workers_at(
             "Merging on a cluster needs Ray; install it, in the folder of the source, with: "
             "pip install '.[cluster]'."
         )
-    threads_each = threads or (max(1, processors() // address.workers) if address.workers else 1)
+    if not threads and address.workers:
+        threads = max(1, processors() // address.workers)
+    worker_threads = threads or 1
+    worker_device = "cuda:0" if gpus else "cpu"
     with (
-        closing(RayCluster(address, threads_each, gpus=gpus)) as ray,
-        closing(RayWorkers(ray, threads_each, "cuda:0" if gpus else "cpu")) as workers,
+        closing(RayCluster(address, worker_threads, gpus=gpus)) as ray,
+        closing(RayWorkers(ray, worker_threads, worker_device)) as workers,
     ):
         yield workers
 
 
-def _given_up(call: Call, *, starting: bool) -> ClusterError:
+def _too_many_losses(call: Call, *, starting: bool) -> ClusterError:
     if starting:
         return ClusterError(
             "The cluster's workers cannot be started; check that its machines have free processors "

@@ -65,26 +65,29 @@ Merging = Callable[
 
 
 def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
-    """The speed of each worker, None: of this process.
+    """The speed of each of the ``workers``; None: of this process.
 
     Merges rows of every kind, the smallest kinds first, into a temporary folder. Rows beyond
     ``TRIAL_SECONDS`` are estimated from the largest similar trial. Rows whose method needs data are
     not tried. Raises CheckpointError, FileChangedError, OutputError, ResourceError and
     ClusterError.
     """
+    # Surveys of some rows only must not be taken for those of the merge.
     groundwork = replace(prepared.groundwork, findings=dict(prepared.groundwork.findings))
     prepared = replace(prepared, groundwork=groundwork)
     scan = sum(_scan_time(group, prepared, workers) for group in groups(prepared))
     deadline = time.monotonic() + TRIAL_SECONDS
     trials = list[tuple[PlanRow, _Timed]]()
     speed = _speed_of(trials, prepared, scan)
-    merging = partial(_merged_here, Readers(prepared)) if workers is None else workers.merged
+    merging: Merging
     if workers is None:
+        merging = partial(_merged_here, Readers(prepared))
         count = 1
     else:
+        merging = workers.merged
         count = workers.count
     with TemporaryDirectory(prefix="ace-trial-") as folder:
-        for rows in _alike(prepared):
+        for rows in _rows_by_kind(prepared):
             expected = speed.seconds(rows[0], prepared)
             remaining = deadline - time.monotonic()
             if expected > remaining:
@@ -120,16 +123,19 @@ def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan
     large = [trial for trial in trials if row_bytes(trial[0], prepared) > LARGE]
     flops = SOME_FLOPS
     read = SOME_BYTES
-    for row, timed in large:
+    for row, timed in large:  # the largest of either sort counts
         if prepared.is_whole(row):
             flops = max(row_flops(row, prepared), 1.0) / timed.seconds
         else:
             read = row_bytes(row, prepared) / timed.seconds
     syncing = sum(timed.syncing for _, timed in large)
+    write = SOME_BYTES
+    if syncing:
+        write = sum(timed.synced for _, timed in large) / syncing
     return Speed(
         flops=flops,
         read=read,
-        write=sum(timed.synced for _, timed in large) / syncing if syncing else SOME_BYTES,
+        write=write,
         tried={kind_of(row, prepared): timed.seconds for row, timed in trials},
         ratios={
             kind_of(row, prepared)[1]: timed.seconds / some_seconds(row, prepared)
@@ -139,13 +145,14 @@ def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan
     )
 
 
-def _alike(prepared: Prepared) -> Iterator[list[PlanRow]]:
+def _rows_by_kind(prepared: Prepared) -> Iterator[list[PlanRow]]:
     """The rows of every kind, the least work first."""
-    alike: defaultdict[Any, list[PlanRow]] = defaultdict(list)
+    rows_by_kind: defaultdict[Any, list[PlanRow]] = defaultdict(list)
     for row in prepared.plan.rows:
         if row.in_base and 0 not in row.shape and prepared.need_of(row) is None:
-            alike[kind_of(row, prepared)].append(row)
-    return iter(sorted(alike.values(), key=lambda rows: some_seconds(rows[0], prepared)))
+            rows_by_kind[kind_of(row, prepared)].append(row)
+    kinds = rows_by_kind.values()
+    return iter(sorted(kinds, key=lambda rows: some_seconds(rows[0], prepared)))
 
 
 def _tried(
@@ -173,8 +180,9 @@ def _tried(
     syncing = time.monotonic() - started
     for file in files:
         file.unlink()
-    # If there are several rounds, the first only warms the workers up.
-    mean = fmean(seconds[count:] or seconds) / len(chosen[0])
+    if len(seconds) > count:  # of several rounds, the first only warms the workers up
+        seconds = seconds[count:]
+    mean = fmean(seconds) / len(chosen[0])
     return _Timed(seconds=mean, synced=synced, syncing=syncing)
 
 
@@ -212,19 +220,25 @@ def _scan_time(group: SurveyGroup, prepared: Prepared, workers: RayWorkers | Non
     rows = [row for row in group.rows if prepared.need_of(row) is None and 0 not in row.shape]
     if not rows:
         return 0.0
-    some = _rows_to_scan(rows, 1 if workers is None else workers.count)
-    plan = replace(prepared.plan, rows=tuple(some))
+    if workers is None:
+        sample = _rows_to_scan(rows, 1)
+    else:
+        sample = _rows_to_scan(rows, workers.count)
+    plan = replace(prepared.plan, rows=tuple(sample))
     groundwork = replace(prepared.groundwork, findings={}, surveys={})
     part = replace(prepared, plan=plan, groundwork=groundwork)
-    if workers is None:
-        before = time.monotonic()
-    else:
-        before = workers.scan_seconds
+
+    def clock() -> float:
+        if workers is None:
+            return time.monotonic()
+        return workers.scan_seconds
+
+    before = clock()
     for _ in surveyed(Readers(part), workers=workers):
         pass
-    seconds = (time.monotonic() if workers is None else workers.scan_seconds) - before
+    seconds = clock() - before
     prepared.groundwork.findings.update(part.groundwork.findings)
-    return seconds * _entries(rows) / _entries(some)
+    return seconds * _entries(rows) / _entries(sample)
 
 
 def _rows_to_scan(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:

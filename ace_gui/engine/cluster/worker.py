@@ -59,15 +59,15 @@ class WorkerKind:
         """The kind of this process. ``device``: where it computes."""
         where = resolve_device(device)
         if where.type == "cuda":
-            gpu = torch.cuda.get_device_name(where)
+            computing = torch.cuda.get_device_name(where)
         else:
-            gpu = ""
+            computing = "cpu"
         vectors = torch.backends.cpu.get_cpu_capability()
         return cls(
             node=platform.node(),
             process=os.getpid(),
             processor=f"{platform.machine()} {vectors}, products by {library()}",
-            device=gpu or "cpu",
+            device=computing,
             libraries=dict(library_versions()),
             code=code_digest(*COMPUTING),
         )
@@ -142,11 +142,11 @@ class Worker:
             else:
                 statistics = groundwork.measurements
             statistics[need] = tuple(map(Statistics, folders))
-        self._rooms = budgets_of(resolve_device(self._device))
+        self._budgets = budgets_of(resolve_device(self._device))
         self._readers = Readers(self._prepared)
         self._rows = {row.name: row for row in self._prepared.plan.rows}
 
-    def seek(self, scan: Scan) -> None:
+    def set_scan(self, scan: Scan) -> None:
         """Set the survey pass for the following scans."""
         self._scan = scan
 
@@ -154,7 +154,7 @@ class Worker:
         """Survey the rows of these names."""
         return scan_rows(self._scan, self._rows_of(names), self._readers)
 
-    def know(
+    def set_merge(
         self,
         findings: Sequence[tuple[str, object, Findings]],
         dtypes: Mapping[str, str],
@@ -172,10 +172,8 @@ class Worker:
 
     def merge(self, names: Sequence[str]) -> UnitMerged:
         """Merge the rows of these names."""
-        readers = self._readers
-        budgets = self._rooms
         unit = self._rows_of(names)
-        return merge_unit(unit, readers, budgets, self._dtypes, self._output)
+        return merge_unit(unit, self._readers, self._budgets, self._dtypes, self._output)
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Call a function of this package."""

@@ -49,7 +49,7 @@ class Distilled:
     tensors: int
     """Number of trained tensors."""
     numbers: int
-    """How many tensors and numbers were trained."""
+    """How many numbers were trained."""
 
     learning_rate: float
     """The rate of the first full step."""

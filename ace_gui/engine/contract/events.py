@@ -84,7 +84,7 @@ class MethodInfo:
     leaves: str = ""
     """What it stores next to the merged weights, as a sentence; empty for nothing."""
     routes: bool = False
-    """Whether this includes a router."""
+    """Whether what it stores includes a router."""
     learns: bool = False
     """Whether its weights are learned from data, so that no preview of a merge is possible."""
 

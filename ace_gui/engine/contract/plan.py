@@ -192,9 +192,9 @@ class MatrixPart:
     period: int
     """Length of a repetition, in elements."""
     first: int
-    """First element of each repetition."""
+    """Position in each repetition of the first element that counts."""
     last: int
-    """The element after its last."""
+    """The position after the last element that counts."""
 
     @property
     def elements(self) -> int:

@@ -137,7 +137,7 @@ class MeanScore:
     undefined: tuple[str, ...] = ()
     """Tasks whose score is NaN or infinite."""
     unmeasured: tuple[str, ...] = ()
-    """Tasks without a share."""
+    """Tasks with a finite score but without a share; empty if no expert was scored."""
 
     def record(self) -> dict[str, object]:
         """The dict of ``evaluate --json``."""

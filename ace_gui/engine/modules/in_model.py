@@ -73,10 +73,12 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
         )
     if hidden.ndim > 3:  # channels first, of convolutions
         hidden = hidden.flatten(2).mT
-    mask = inputs.get("attention_mask")
     if hidden.ndim < 3:
         return hidden
-    return mean_over_tokens(hidden, mask if isinstance(mask, Tensor) else None)
+    mask = inputs.get("attention_mask")
+    if isinstance(mask, Tensor):
+        return mean_over_tokens(hidden, mask)
+    return mean_over_tokens(hidden, None)
 
 
 class Router(nn.Module):
@@ -159,6 +161,7 @@ class ExpertDifferences(nn.Module):
                 continue
             scales = torch.tensor(shares, dtype=result.dtype, device=result.device)
             if target.form == "left":
+                # The columns of tensors[0] are those of all experts: sizes[i] of the i-th.
                 sizes = torch.tensor(target.sizes, device=result.device)
                 change = (tensors[0] * scales.repeat_interleave(sizes)) @ tensors[1]
             else:
@@ -218,7 +221,10 @@ def _differences(model: Any, modules: StoredModules) -> ExpertDifferences:
 def _row_of(
     modules: StoredModules, row: str, parameter: str, experts: Mapping[str, int], number: int
 ) -> tuple[_Target, list[Tensor]]:
-    """The elements of a row, and its tensors: one or two for all experts, or two for each."""
+    """The elements of a row, and its tensors: one or two for all experts, or two for each.
+
+    ``number``: of the rows before it, for the names of the tensors in the model.
+    """
     owners = modules.layout.experts[row]
     part = modules.layout.parts[row]
     forms = {form_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
@@ -234,7 +240,9 @@ def _row_of(
     else:
         for owner in owners:
             modules.require_entries(f"{owner}/{row}/", part.elements)
-        tensors = [tensor for index, values in read for tensor in (index.long(), values)]
+        tensors = []
+        for index, values in read:
+            tensors += [index.long(), values]
     target = _Target(
         parameter=parameter,
         part=part,
@@ -248,11 +256,11 @@ def _row_of(
 
 def _make_by_example(model: Any, router: Router, differences: ExpertDifferences) -> None:
     forward = model.forward
-    held = list[bool]()
-    named = inspect.signature(forward)
+    generating = list[bool]()  # not empty while the weights are those of a prompt
+    signature = inspect.signature(forward)
 
     def shares(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[float]:
-        arguments = named.bind(*args, **kwargs).arguments
+        arguments = signature.bind(*args, **kwargs).arguments
         inputs = {**arguments, **arguments.get("kwargs", {})}
         with torch.no_grad():
             share_T: list[float] = router(features(model, inputs)[0]).tolist()
@@ -260,27 +268,27 @@ def _make_by_example(model: Any, router: Router, differences: ExpertDifferences)
 
     @wraps(forward)
     def by_example(*args: Any, **kwargs: Any) -> Any:
-        if held:
+        if generating:
             return forward(*args, **kwargs)
         with _weights_of(model, differences, shares(args, kwargs)):
             return forward(*args, **kwargs)
 
     model.forward = by_example
     if hasattr(model, "generate"):
-        model.generate = _by_prompt(model, differences, shares, held)
+        model.generate = _by_prompt(model, differences, shares, generating)
 
 
 def _by_prompt(
     model: Any,
     differences: ExpertDifferences,
     shares: Callable[[tuple[Any, ...], Mapping[str, Any]], list[float]],
-    held: list[bool],
+    generating: list[bool],
 ) -> Any:
     """``generate`` with the weights of the prompt for the whole text."""
     generate = model.generate
 
     @wraps(generate)
-    def written(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def with_prompt_weights(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
         if inputs is None:
             named = {}
         else:
@@ -288,14 +296,14 @@ def _by_prompt(
         names = (model.main_input_name, "attention_mask", "token_type_ids", "inputs_embeds")
         prompt = named | {n: kwargs[n] for n in names if kwargs.get(n) is not None}
         share_T = shares((), prompt)
-        held.append(True)
+        generating.append(True)
         try:
             with _weights_of(model, differences, share_T):
                 return generate(*args, **named, **kwargs)
         finally:
-            held.pop()
+            generating.pop()
 
-    return written
+    return with_prompt_weights
 
 
 @contextmanager
@@ -370,13 +378,11 @@ def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf
     if not has_modules(folder):
         return None
     manifest, _ = read_described(folder)
-    if expert in manifest.experts:
-        known_expert = expert
-    else:
-        known_expert = None
+    if expert not in manifest.experts:
+        expert = None
     if base is None and manifest.base is not None:
         base = base_of(folder)
-    return ModulesOf(folder=folder, kind=manifest.kind, expert=known_expert, base=base)
+    return ModulesOf(folder=folder, kind=manifest.kind, expert=expert, base=base)
 
 
 def one_by_one(model: Any) -> None:
@@ -400,13 +406,13 @@ def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
         if count <= 1 or any(kwargs.get(name) is not None for name in _CACHES):
             return plain(*args, **kwargs)
         if can_cache:
-            without = {"use_cache": False}
+            no_cache = {"use_cache": False}
         else:
-            without = {}
+            no_cache = {}
         outputs = [
             plain(
                 *(_row(argument, n, count) for argument in args),
-                **{key: _row(value, n, count) for key, value in kwargs.items()} | without,
+                **{key: _row(value, n, count) for key, value in kwargs.items()} | no_cache,
             )
             for n in range(count)
         ]
@@ -459,8 +465,8 @@ def _examples(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
 
 
 def _row(value: Any, n: int, count: int) -> Any:
-    same = isinstance(value, Tensor) and value.ndim and len(value) == count
-    if same:
+    """Example ``n`` of a tensor of ``count`` examples; other values are the same for all."""
+    if isinstance(value, Tensor) and value.ndim and len(value) == count:
         return value[n : n + 1]
     return value
 

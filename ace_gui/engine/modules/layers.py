@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints.input_files import refusal
+from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.modules.stored import MODULES, TRAINED, block_of
 from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.engine.streaming import elements_of
@@ -58,8 +59,7 @@ def linear_layer(
 ) -> tuple[Any, bool] | None:
     """The layer with a matrix of this shape, and whether it stores it as inputs × outputs.
 
-    None for a tensor that the model's class lacks. Raises ArchitectureError for a layer that is not
-    linear.
+    None if the model's class lacks the tensor. Raises ArchitectureError for another kind of layer.
     """
     from transformers.pytorch_utils import Conv1D
 
@@ -108,9 +108,10 @@ def head_of(model: Any) -> Any:
     Raises ArchitectureError if there is none.
     """
     body = model.base_model
-    for child in model.children():
-        if body is not model and child is not body and any(True for _ in child.parameters()):
-            return child
+    if body is not model:
+        for child in model.children():
+            if child is not body and list(child.parameters()):
+                return child
     raise ArchitectureError(
         f"{type(model).__name__} has no head on a body, whose features could be corrected; choose "
         "another method."
@@ -142,7 +143,8 @@ SHARED: Final = "shared"
 class BlockRouter(nn.Module):
     """Mean over the tokens of A₂ ReLU(A₁ x + b₁) + b₂: the weight of each expert (N × T).
 
-    The first layer called in a block computes the weights; the other layers reuse them.
+    The first layer called in a block computes the weights; the other layers reuse them. While
+    ``held``, it computes them only once, so that a text keeps those of its prompt.
     """
 
     hidden: Tensor
@@ -173,14 +175,17 @@ class BlockRouter(nn.Module):
             return output
         return mean_over_tokens(output.flatten(1, -2), self.mask)
 
-    def asked(self, layer: Any, inputs: Tensor) -> Tensor:
+    def shared_weights(self, layer: Any, inputs: Tensor) -> Tensor:
         """The weights; the first layer that asks computes them for the whole block."""
-        is_new = self.first is None or (layer is self.first and not self.held)
-        if is_new or self.share_NT is None:
-            self.first, self.share_NT = layer, self(inputs)
+        share_NT = self.share_NT
+        begins = layer is self.first and not self.held
+        if self.first is None or share_NT is None or begins:
+            share_NT = self(inputs)
+            self.first = layer
+            self.share_NT = share_NT
             if self.seen is not None:
-                self.seen(self.share_NT)
-        return self.share_NT
+                self.seen(share_NT)
+        return share_NT
 
 
 class ExpertChanges(nn.Module):
@@ -210,7 +215,7 @@ class ExpertChanges(nn.Module):
         A model in use gets one example at a time. In training, a batch has examples of one task,
         which share the mean of their weights, as in the published code.
         """
-        share_T = self.router[0].asked(layer, inputs).mean(dim=0) - self.shared
+        share_T = self.router[0].shared_weights(layer, inputs).mean(dim=0) - self.shared
         share_T = share_T.to(inputs.dtype)
         bias_O = layer.bias
         if self.biases is not None:
@@ -224,21 +229,22 @@ class ExpertChanges(nn.Module):
 
 
 def _forward(layer: Any, transposed: bool, inputs: Tensor) -> Tensor:
+    weight_OI = layer.weight
     if transposed:
-        weight_OI = layer.weight.T
-    else:
-        weight_OI = layer.weight
+        weight_OI = weight_OI.T
     outputs: Tensor = layer.get_submodule(NAME).outputs(layer, weight_OI, inputs)
     return outputs
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearChange:
-    """The experts' changes of one linear layer: T × O × I in the layer's orientation, and T × O."""
+    """The experts' changes of one linear layer."""
 
     tensor: str
     changes: Tensor
+    """T × O × I, or T × I × O if the layer stores its matrix so."""
     biases: Tensor | None
+    """T × O; None if the biases do not change."""
 
 
 def put_layers(
@@ -246,24 +252,23 @@ def put_layers(
 ) -> dict[str, BlockRouter]:
     """Attach the experts' changes to a model's layers; returns the routers by block.
 
-    Layers that the model's class lacks are skipped. Raises ArchitectureError for a layer that is
-    not linear.
+    Skips layers that the model's class lacks. Raises ArchitectureError for one that is not linear.
     """
     finder = DiskNames(model, dict(model.named_parameters(remove_duplicate=False)))
     attached = {}
-    for placed in layers:
-        block = block_of(placed.tensor)
-        shape = placed.changes.shape[1:]
+    for change in layers:
+        block = block_of(change.tensor)
         if block is None:
-            target = None
-        else:
-            target = linear_layer(model, finder, placed.tensor, shape)
-        if target is None or block is None:
+            continue
+        target = linear_layer(model, finder, change.tensor, change.changes.shape[1:])
+        if target is None:
             continue
         layer, transposed = target
-        changes = (placed.changes.mT if transposed else placed.changes).contiguous()
-        changed = ExpertChanges(routers[block], changes, placed.biases, shared)
-        layer.add_module(NAME, changed.to(layer.weight.device, layer.weight.dtype))
+        changes_TOI = change.changes
+        if transposed:
+            changes_TOI = changes_TOI.mT
+        added = ExpertChanges(routers[block], changes_TOI.contiguous(), change.biases, shared)
+        layer.add_module(NAME, added.to(layer.weight.device, layer.weight.dtype))
         layer.forward = partial(_forward, layer, transposed)
         attached[block] = routers[block]
     return attached
@@ -278,7 +283,10 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
     shared = modules.read(TRAINED + SHARED)
     layers = list[LinearChange]()
     names = modules.manifest.experts
-    for tensor in (p.tensor for p in modules.layout.parts.values() if len(p.tensor_shape) == 2):
+    for part in modules.layout.parts.values():
+        if len(part.tensor_shape) != 2:
+            continue
+        tensor = part.tensor
         if tensor not in modules.layout.parts:
             sentence = f"{MODULES} has parts of blocks; merge again."
             raise refusal(modules.folder, sentence, tensor=tensor)
@@ -315,11 +323,10 @@ def _inform_routers(model: Any, routers: Sequence[BlockRouter]) -> None:
     @wraps(forward)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         mask = kwargs.get("attention_mask")
+        if not isinstance(mask, Tensor) or mask.ndim != 2:
+            mask = None
         for router in routers:
-            if isinstance(mask, Tensor) and mask.ndim == 2:
-                router.mask = mask
-            else:
-                router.mask = None
+            router.mask = mask
         return forward(*args, **kwargs)
 
     model.forward = wrapped
@@ -377,10 +384,9 @@ class SmileExperts(nn.Module):
         """
         super().__init__()
         for name, parts in (("outs", outs), ("ins", ins), ("biases", biases)):
+            stacked = None
             if parts:
                 stacked = torch.stack([*parts])
-            else:
-                stacked = None
             self.register_buffer(name, stacked, persistent=False)
         self.register_buffer("outputs", outputs, persistent=False)
         inputs = self.ins.shape[2]
@@ -449,9 +455,9 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
             if not hasattr(layer, NAME):
                 layer.add_module(NAME, nn.Module())
                 layer.register_forward_hook(_added)
-            at = len(list(layer.get_submodule(NAME).children()))
+            count = len(list(layer.get_submodule(NAME).children()))
             experts = attached[row].to(layer.weight.device, layer.weight.dtype)
-            layer.get_submodule(NAME).add_module(str(at), experts)
+            layer.get_submodule(NAME).add_module(str(count), experts)
     if not attached:
         raise ArchitectureError(f"{type(model).__name__} has none of the layers of the modules.")
     return attached
@@ -468,28 +474,36 @@ def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: boo
     if transposed:
         outs = [right.T for _, right in pairs]
         ins = [left.T for left, _ in pairs]
-    # The outputs of the layer that belong to the part of a matrix.
-    axis = int(transposed)
-    (rows, columns) = part.tensor_shape
-    numbers = torch.arange(part.tensor_shape[axis])
-    numbers = (numbers if transposed else numbers[:, None]).expand(rows, columns)
-    outputs: Tensor | None = torch.unique(elements_of(numbers.reshape(-1), part))
-    if outputs is not None and len(outputs) == part.tensor_shape[axis]:
-        outputs = None
+    outputs = _outputs_of(part, transposed=transposed)
     name = f"{part.tensor.removesuffix('.weight')}.bias"
     biases = list[Tensor]()
     if name in modules.layout.parts:  # zero for experts without one
         biases = [modules.read_whole(owner, name) for owner in owners]
+    if outputs is not None:
+        biases = [bias[outputs] for bias in biases]
     return SmileExperts(
         outs,
         ins,
-        biases if outputs is None else [bias[outputs] for bias in biases],
+        biases,
         gate_rank=settings.gate_rank,
         top=settings.top,
         outputs=outputs,
         location=row.removesuffix(".weight"),
         experts=owners,
     )
+
+
+def _outputs_of(part: MatrixPart, *, transposed: bool) -> Tensor | None:
+    """Indices of the outputs that have elements in a part of a layer's matrix; None: all."""
+    rows, columns = part.tensor_shape
+    if transposed:
+        outputs = torch.arange(columns)
+        by_element = outputs.expand(rows, columns)
+    else:
+        outputs = torch.arange(rows)
+        by_element = outputs[:, None].expand(rows, columns)
+    present: Tensor = torch.unique(elements_of(by_element.reshape(-1), part))
+    return None if len(present) == len(outputs) else present
 
 
 def _settings(modules: StoredModules) -> Any:

@@ -30,7 +30,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from math import prod
+from math import ceil, prod
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +52,7 @@ MODULES: Final = f"{STEM}.safetensors"
 MANIFEST: Final = f"{STEM}.json"
 SCHEMA: Final = 1
 _LIMIT: Final = 1 << 20
+"""Most bytes of ``modules.json``."""
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -119,8 +120,9 @@ def require_hashes(folder: Path, manifest: ModulesManifest) -> None:
     """Raise CheckpointError if modules or weights differ from those written together."""
     for name, digest in manifest.hashes.items():
         path = folder / name
-        inside = not set(name) & set("/\\") and path.is_file() and own_file(path, name)
-        if not inside or file_digest(path) != digest:
+        is_plain_name = "/" not in name and "\\" not in name
+        is_inside = is_plain_name and path.is_file() and own_file(path, name) is not None
+        if not is_inside or file_digest(path) != digest:
             raise refusal(
                 folder, f"{plain(name)} is not the file that {MANIFEST} belongs to; merge again."
             )
@@ -230,17 +232,24 @@ def checked_rows(
     for row, part in layout.parts.items():
         if expert in layout.experts[row]:
             rows.setdefault(part.tensor, {})[row] = part
-    for inner in rows.values():  # no two rows share an element
-        ordered = sorted(inner.items(), key=lambda item: (item[1].start, item[1].first))
+    for parts in rows.values():
+        ordered = sorted(parts.items(), key=lambda item: (item[1].start, item[1].first))
         for (_, before), (row, part) in pairwise(ordered):
-            same = (before.start, before.stop, before.period) == (
-                part.start,
-                part.stop,
-                part.period,
-            )
-            if part.start < before.stop and not (same and part.first >= before.last):
+            if _overlap(before, part):
                 raise _damaged(folder, f"has `{plain(row)}` over another row", row)
     return rows
+
+
+def _overlap(before: MatrixPart, part: MatrixPart) -> bool:
+    """Whether two parts of a tensor may share an element; the first one does not start later.
+
+    Parts over the same elements may take turns in each period.
+    """
+    if part.start >= before.stop:
+        return False
+    range_before = (before.start, before.stop, before.period)
+    takes_turns = range_before == (part.start, part.stop, part.period)
+    return not takes_turns or part.first < before.last
 
 
 def _check_part(folder: Path, row: str, part: MatrixPart, merged: Checkpoint) -> None:
@@ -278,8 +287,10 @@ def _check_tensors(
 
 def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
     """The form in which an expert has a row: the last parts of its tensors' names."""
-    there = (form for form in _FORMS if any(prefix + what in modules.tensors for what in form))
-    return next(there, _FORMS[0])
+    for form in _FORMS:
+        if any(prefix + what in modules.tensors for what in form):
+            return form
+    return _FORMS[0]
 
 
 def _fits(form: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPart) -> bool:
@@ -290,18 +301,22 @@ def _fits(form: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPa
     shapes = [infos[what].shape for what in form]
     match form[0]:
         case "mask":
-            return tags == ["U8", "F64"] and shapes == [(-(-elements // 8),), (1,)]
+            return tags == ["U8", "F64"] and shapes == [(ceil(elements / 8),), (1,)]
         case "index":
             return tags == ["I32", "F32"] and shapes[0] == shapes[1] and len(shapes[0]) == 1
         case "whole":
-            return tags == ["F32"] and shapes[0] == (part.tensor_shape if complete else (elements,))
+            expected = part.tensor_shape if complete else (elements,)
+            return tags == ["F32"] and shapes[0] == expected
     # Factors: rows × K, often K singular values, and K × columns of the matrix that the part is.
     left, *middle, right = shapes
     if set(tags) != {"F32"} or len(left) != 2 or len(right) != 2:
         return False
-    shape, same = (left[0], right[1]), all(shape == left[1:] for shape in (*middle, right[:1]))
-    as_stored = shape == part.tensor_shape or not (complete and len(part.tensor_shape) == 2)
-    return same and prod(shape) == elements and as_stored
+    rank = left[1]
+    one_rank = right[0] == rank and all(values == (rank,) for values in middle)
+    matrix = (left[0], right[1])
+    if complete and len(part.tensor_shape) == 2 and matrix != part.tensor_shape:
+        return False
+    return one_rank and prod(matrix) == elements
 
 
 def _damaged(folder: Path, what: str, tensor: str | None = None) -> CheckpointError:

@@ -168,57 +168,56 @@ class TaskTensors:
         """Names, dtypes and shapes of ``tensors``."""
         infos = dict(self.modules.merged.tensors)
         if self.head is not None:
-            infos |= {
-                name: self.head.tensors[stored] for name, stored in self._module_names.items()
-            }
+            infos |= {name: self.head.tensors[stored] for name, stored in self._head_names.items()}
         for name, info in infos.items():
             yield OutputTensor(name=name, dtype=info.dtype, shape=info.shape)
 
     @property
-    def _module_names(self) -> dict[str, str]:
+    def _head_names(self) -> dict[str, str]:
         """The expert's names of its own tensors, by their names in the merged model."""
-        names = () if self.head is None else tuple(self.head.tensors)
-        answers = match_names(self.modules.merged.tensors, names)
-        return {answers.get(name, name): name for name in names}
+        if self.head is None:
+            return {}
+        names = tuple(self.head.tensors)
+        merged_names = match_names(self.modules.merged.tensors, names)
+        return {merged_names.get(name, name): name for name in names}
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor, one at a time, in the merged model's dtype. Raises CheckpointError."""
-        module_names = self._module_names
+        head_names = self._head_names
         merged = TensorReader(self.modules.merged)
         if self.base is None:
             base = None
         else:
             base = TensorReader(self.base)
         for name in self.modules.merged.tensors:
-            if name in module_names:
+            if name in head_names:
                 continue
             tensor = merged.read(name)
             if name in self.rows:
                 if base is None:
-                    start = None
+                    tensor = self._remade(name, tensor, None)
                 else:
-                    start = base.read(name)
-                tensor = self._remade(name, tensor, start)
+                    tensor = self._remade(name, tensor, base.read(name))
             yield name, tensor
         if self.head is not None:
             head = TensorReader(self.head)
-            for name, stored in module_names.items():
+            for name, stored in head_names.items():
                 yield name, head.read(stored)
 
     def _remade(self, name: str, merged: Tensor, base: Tensor | None) -> Tensor:
+        """The expert's tensor of this name, in the merged one's dtype. Raises OutputError."""
         if merged.dtype == torch.float64:
             wide = torch.float64
         else:
             wide = torch.float32
         result = merged.to(wide).reshape(-1).clone()
-        if base is None:
-            start = None
-        else:
-            start = base.to(wide).reshape(-1)
+        flat_base = None
+        if base is not None:
+            flat_base = base.to(wide).reshape(-1)
         for row, part in self.rows[name].items():
             elements = elements_of(result, part)
-            if start is not None and _of_base(self.modules, self.expert, row):
-                original = elements_of(start, part)
+            if flat_base is not None and _of_base(self.modules, self.expert, row):
+                original = elements_of(flat_base, part)
                 elements.copy_(original + self._change(row, elements - original))
             else:
                 elements.add_(self._difference(row, elements.numel()).reshape(elements.shape))
@@ -294,7 +293,9 @@ def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensor
         )
     rows = modules.rows(expert)
     needed = any(_of_base(modules, expert, row) for inner in rows.values() for row in inner)
-    base_folder = base_of(folder) if needed and base is None else base
+    base_folder = base
+    if needed and base_folder is None:
+        base_folder = base_of(folder)
     task = TaskTensors(
         modules=modules,
         expert=expert,
@@ -330,13 +331,13 @@ def _require_base(task: TaskTensors) -> None:
     wrong = f"{path_text(task.base_folder)} is not the base of this merge: "
     for name in task.rows:
         shape = task.modules.merged.tensors[name].shape
-        there = task.base.tensors.get(name)
-        if there is None or there.shape != shape or not is_float(there.dtype):
+        info = task.base.tensors.get(name)
+        if info is None or info.shape != shape or not is_float(info.dtype):
             raise MismatchError(
                 f"{wrong}`{plain(name)}` differs. Name the base model.",
                 path=task.base_folder,
                 tensor=name,
-                shapes={"merged": shape, **({"base": there.shape} if there else {})},
+                shapes={"merged": shape, **({"base": info.shape} if info else {})},
             )
     digest = task.modules.manifest.base
     names = sorted({part.tensor for part in task.modules.layout.parts.values()})

@@ -288,7 +288,7 @@ class _AdapterWriting:
             .contiguous()
             for output, side in zip(outputs, sides, strict=True)
         }
-        share = sum(product.kept for product in factors) / len(factors)
+        share = sum(product.energy_share for product in factors) / len(factors)
         self.store.write(item.tensor, pieces, share=share)
 
     def _unfactored(self, item: UnfactoredParameter) -> Tensor:

@@ -30,7 +30,14 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.passes import centre_, energy, norms
-from ace_gui.linalg.products import add_gram_, add_product_, gram, mirror_, one_each, product
+from ace_gui.linalg.products import (
+    add_gram_,
+    add_product_,
+    factor_per_matrix,
+    gram,
+    mirror_,
+    product,
+)
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.ace.problem import Problem, Share, Terms
 from ace_gui.methods.shared.measured import covariance
@@ -156,7 +163,7 @@ def _add(sums: Sums, share: Share, delta_BOI: Tensor, problem: Problem) -> None:
         residual_sums.total_BOI.add_(delta_BOI)
     mean_B1I = centre_(delta_BOI)  # Eq. 5: delta_BOI is W̃_t from here on
     if residual_sums is not None:
-        residual_sums.ridge_BOI.addcmul_(delta_BOI, one_each(share.ridges, delta_BOI))
+        residual_sums.ridge_BOI.addcmul_(delta_BOI, factor_per_matrix(share.ridges, delta_BOI))
     if problem.measured is not None:
         size = share.weights[0] * energy(delta_BOI)
         proxy_BII = covariance(problem.measured, share.expert)[None].mul_(size)
@@ -195,7 +202,7 @@ def residual(sums: Sums, residual_sums: ResidualSums, problem: Problem) -> Tenso
     if sums.reference_BOI is not None:
         left_BOI.add_(sums.reference_BOI)
     add_product_(result_BOI, left_BOI, sums.scaled_BII)
-    return result_BOI.addcmul_(left_BOI, one_each(problem.ridge_masses, result_BOI))
+    return result_BOI.addcmul_(left_BOI, factor_per_matrix(problem.ridge_masses, result_BOI))
 
 
 def preliminary(
@@ -246,7 +253,7 @@ def solve_by_rows(
         left_BON = _coefficients(gram_BNN, problem, regularised=False)
         add_product_(left_BON, total_BOI, rows_BNI.mT, share)
         residual_BOI = product(left_BON, rows_BNI).add_(mean_B1I)
-        masses_B11 = one_each([share * mass for mass in problem.ridge_masses], total_BOI)
+        masses_B11 = factor_per_matrix([share * mass for mass in problem.ridge_masses], total_BOI)
         residual_BOI.addcmul_(total_BOI, masses_B11)
         del left_BON
     left_BON = _coefficients(gram_BNN, problem, regularised=True)
@@ -274,7 +281,7 @@ def _size_by_rows(solved_BPN: Tensor, problem: Problem) -> Tensor:
     unknowns = solved_BPN.shape[2]
     inputs = problem.shape[1]
     inverse_masses = [1 / mass for mass in problem.ridge_masses]
-    inverse_mass_B = one_each(inverse_masses, solved_BPN.double())[:, 0, 0]
+    inverse_mass_B = factor_per_matrix(inverse_masses, solved_BPN.double())[:, 0, 0]
     squares_B = (
         unknowns * _size(solved_BPN).square() + (inputs - unknowns) * inverse_mass_B.square()
     )
@@ -296,7 +303,8 @@ def _stacked(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tens
             delta_BOI = problem.read(share.expert, dtype)
         total_BOI.add_(delta_BOI)
         mu_B1I = centre_(delta_BOI)  # Eq. 5
-        scaled_BOI = rows_BNI[:, block].copy_(delta_BOI).mul_(one_each(_roots(share), delta_BOI))
+        roots_B11 = factor_per_matrix(_roots(share), delta_BOI)
+        scaled_BOI = rows_BNI[:, block].copy_(delta_BOI).mul_(roots_B11)
         add_product_(mean_B1I, product(mu_B1I, scaled_BOI.mT), scaled_BOI)
     return rows_BNI, total_BOI, mean_B1I
 
@@ -311,7 +319,7 @@ def _coefficients(gram_BNN: Tensor, problem: Problem, *, regularised: bool) -> T
         block_BOO.copy_(gram_BNN[:, block, block])
         if regularised:
             _add_ridge_(block_BOO, share.ridges)
-        block_BOO.div_(one_each(_roots(share), block_BOO))
+        block_BOO.div_(factor_per_matrix(_roots(share), block_BOO))
     return found_BON
 
 
@@ -326,7 +334,7 @@ def _roots(share: Share) -> list[float]:
 def _add_ridge_(matrix_BNN: Tensor, ridges: Sequence[float]) -> None:
     """Add each matrix's own ε I to it."""
     diagonal_B1N = matrix_BNN.diagonal(dim1=1, dim2=2)[:, None]
-    diagonal_B1N.add_(one_each(ridges, matrix_BNN))
+    diagonal_B1N.add_(factor_per_matrix(ridges, matrix_BNN))
 
 
 def _apply_prior_(value_BOI: Tensor, q_B1I: Tensor, prior_scales: Sequence[float]) -> None:
@@ -335,7 +343,7 @@ def _apply_prior_(value_BOI: Tensor, q_B1I: Tensor, prior_scales: Sequence[float
     The prior (Eqs. 11-13) is c = κ S₀1/I. Sherman-Morrison gives
     W_pre = X − (X1) qᵀ · κ / (I + κ 1ᵀq); 1ᵀq lies in [0, I].
     """
-    scales_B11 = one_each(prior_scales, q_B1I)
+    scales_B11 = factor_per_matrix(prior_scales, q_B1I)
     total_B11 = q_B1I.sum(dim=(1, 2), keepdim=True)
     q_B1I.mul_(scales_B11 / (q_B1I.shape[2] + scales_B11 * total_B11))
     value_BOI.addcmul_(value_BOI.sum(dim=2, keepdim=True), q_B1I, value=-1)

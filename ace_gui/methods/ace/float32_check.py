@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.passes import norms, times_transposed
-from ace_gui.linalg.products import one_each, some
+from ace_gui.linalg.products import factor_per_matrix, matrices_at
 from ace_gui.methods.ace.probes import PROBES, Probes
 from ace_gui.methods.ace.problem import (
     LayerEnergies,
@@ -116,11 +116,12 @@ class ProbedSums:
 
         for share in problem.shares:
             probed = probes.experts[share.expert]
-            weights_B11 = one_each(share.weights, probed.squared_BPI)
-            cubed_BPO = some(probed.cubed_BPO, indices) * weights_B11
-            add("scaled", some(probed.squared_BPI, indices) * weights_B11)
-            add("residual", some(probed.mean_BP1, indices) * weights_B11 + cubed_BPO)
-            ridged_BPO = some(probed.once_BPO, indices) * one_each(share.ridges, cubed_BPO)
+            weights_B11 = factor_per_matrix(share.weights, probed.squared_BPI)
+            cubed_BPO = matrices_at(probed.cubed_BPO, indices) * weights_B11
+            add("scaled", matrices_at(probed.squared_BPI, indices) * weights_B11)
+            add("residual", matrices_at(probed.mean_BP1, indices) * weights_B11 + cubed_BPO)
+            ridges_B11 = factor_per_matrix(share.ridges, cubed_BPO)
+            ridged_BPO = matrices_at(probed.once_BPO, indices) * ridges_B11
             add("numerator", ridged_BPO + cubed_BPO)
         return cls(
             probes_PI=probes.probes_PI,
@@ -143,9 +144,9 @@ class ProbedSums:
 
     def _left_over(self, terms: Terms, problem: Problem) -> Tensor:
         """‖Rz‖, R = W_pre A − B. The prior (Eq. 11) adds κ times the mean of S₀z to its entries."""
-        priors_B11 = one_each(problem.prior_scales, self.scaled_BPI)
+        priors_B11 = factor_per_matrix(problem.prior_scales, self.scaled_BPI)
         system_BPI = self.scaled_BPI + self.scaled_BPI.mean(dim=2, keepdim=True) * priors_B11
-        system_BPI.addcmul_(self.probes_PI, one_each(problem.ridge_masses, system_BPI))
+        system_BPI.addcmul_(self.probes_PI, factor_per_matrix(problem.ridge_masses, system_BPI))
         return norms(times_transposed(system_BPI, terms.preliminary_BOI) - self.numerator_BPO)
 
     def _residual_error(self, terms: Terms, problem: Problem) -> Tensor:
@@ -153,7 +154,7 @@ class ProbedSums:
         if terms.residual_BOI is None or terms.total_BOI is None:
             return self.scaled_BPI.new_zeros(len(problem.layers))
         mean_BPI = self.scaled_BPI.addcmul(
-            self.probes_PI, one_each(problem.ridge_masses, self.scaled_BPI)
+            self.probes_PI, factor_per_matrix(problem.ridge_masses, self.scaled_BPI)
         ).div_(len(problem.shares))
         probes_BPI = self.probes_PI.expand(len(mean_BPI), -1, -1)
         error_BPO = times_transposed(probes_BPI, terms.residual_BOI) - self.residual_BPO

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.heterogeneity import Heterogeneity
-from ace_gui.linalg.products import some
+from ace_gui.linalg.products import matrices_at
 from ace_gui.methods.shared.experts import Experts, stacked
 from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.shared.tolerance import Tolerance
@@ -145,10 +145,10 @@ class Terms:
         def chosen(matrices_BOI: Tensor | None) -> Tensor | None:
             if matrices_BOI is None:
                 return None
-            return some(matrices_BOI, indices)
+            return matrices_at(matrices_BOI, indices)
 
         return Terms(
-            preliminary_BOI=some(self.preliminary_BOI, indices),
+            preliminary_BOI=matrices_at(self.preliminary_BOI, indices),
             cuts=[self.cuts[b] for b in indices],
             residual_BOI=chosen(self.residual_BOI),
             total_BOI=chosen(self.total_BOI),

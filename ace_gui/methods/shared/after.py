@@ -28,13 +28,15 @@ ROOT: Final = 0.5
 """The power of the singular values for which there is a way in float32."""
 
 SHARE_BEFORE: Final = 0.8
-"""Share of the allowed error that the method may make before such a step."""
+"""Share of the allowed error that the method may make before its singular values are changed."""
 
 SHARE_AFTER: Final = 0.6
-"""Share of the allowed error that the step may make: 0.8² + 0.6² = 1."""
+"""Share of the allowed error that changing the values may make: 0.8² + 0.6² = 1."""
 
-FREE: Final = "The cap does not apply here: fewer than two experts changed this matrix."
-FLAT: Final = "The cap does not apply here: the experts move all outputs alike, so it has no scale."
+UNCAPPED_FEW: Final = "The cap does not apply here: fewer than two experts changed this matrix."
+UNCAPPED_FLAT: Final = (
+    "The cap does not apply here: the experts move all outputs alike, so it has no scale."
+)
 
 
 def largest_change(traces: Sequence[float], base_norm: float | None, delta: float) -> float:
@@ -69,16 +71,19 @@ def limited(
     """
     traces = _traces(merged, deltas, weights)
     before = merged.diagnostics
-    if len(traces) < 2 or not any(traces):
-        if len(traces) < 2:
-            note = FREE
-        else:
-            note = FLAT
-        return replace(merged, diagnostics=replace(before, notes=(*before.notes, note)))
+    if len(traces) < 2:
+        return _with_note(merged, UNCAPPED_FEW)
+    if not any(traces):
+        return _with_note(merged, UNCAPPED_FLAT)
     largest = largest_change(traces, math.sqrt(energy(base_OI)), delta)
     factor = cap_(merged.delta, largest, math.sqrt(energy(merged.delta)))
     diagnostics = replace(before, cap_factor=factor * (before.cap_factor or 1.0))
     return replace(merged, diagnostics=diagnostics)
+
+
+def _with_note(merged: Merged, note: str) -> Merged:
+    diagnostics = merged.diagnostics
+    return replace(merged, diagnostics=replace(diagnostics, notes=(*diagnostics.notes, note)))
 
 
 def changed_after(

@@ -24,7 +24,9 @@ def source_of(function: Callable[..., object]) -> str:
     """The file of a function, or its module if it has no file."""
     plain = plain_function(function)
     code = getattr(plain, "__code__", None)
-    return str(code.co_filename if code else getattr(plain, "__module__", "unknown"))
+    if code:
+        return str(code.co_filename)
+    return str(getattr(plain, "__module__", "unknown"))
 
 
 @contextmanager

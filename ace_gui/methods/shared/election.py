@@ -42,9 +42,9 @@ def combine_parameter() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ElectionParameters:
-    """``scaling``: λ, factor on the result. ``combine``: mean or sum of the agreeing entries.
+    """``scaling``: λ, factor on the result. ``combine``: what is made of the agreeing entries.
 
-    ``balanced``: the sign if both weigh the same.
+    ``balanced``: which sign wins a tie.
     """
 
     scaling: float = scaling_parameter(symbol="λ")
@@ -63,24 +63,27 @@ class ElectionParameters:
 class Election:
     """Adds up sparse task vectors in one pass, and elects the signs at the end.
 
-    Sums are float64, so that entries that nearly cancel get the sign of their exact sum.
+    Sums are float64, so that entries that nearly cancel get the sign of their exact sum. An expert
+    votes for the sign of its weighted entry v = w x; 0 is no vote. ``margin``: weight of the votes
+    for + minus that of the votes for −; ``turnout``: weight of all votes.
     """
 
     def __init__(self, like: Tensor, *, signed_weights: bool = False) -> None:
-        """``signed_weights``: a mean divides by the sum of weights, not of their magnitudes."""
+        """``signed_weights``: votes count with the weight w, not with its magnitude |w|."""
         self._signed_weights = signed_weights
         size = like.numel()
         self._shape = like.shape
         self._total = torch.zeros(size, dtype=torch.float64, device=like.device)
         self._magnitudes = torch.zeros_like(self._total)
-        signed, everyone = (torch.zeros(size, device=like.device) for _ in range(2))
-        arrays = (self._total, self._magnitudes, signed, everyone)
+        margin = torch.zeros(size, device=like.device)
+        turnout = torch.zeros_like(margin)
+        arrays = (self._total, self._magnitudes, margin, turnout)
         self._parts = list(zip(*(torch.split(array, PART) for array in arrays), strict=True))
 
     def add(self, vectors: Sequence[Tensor], weights: Weights) -> None:
         """Add each vector times its weight."""
         flat = [torch.split(values.reshape(-1), PART) for values in vectors]
-        for index, (total, magnitudes, signed, everyone) in enumerate(self._parts):
+        for index, (total, magnitudes, margin, turnout) in enumerate(self._parts):
             for parts, weight in zip(flat, weights, strict=True):
                 scaled = parts[index].to(torch.float64, copy=True)
                 signs = parts[index].sign()
@@ -88,12 +91,13 @@ class Election:
                     scaled.mul_(weight)
                 total.add_(scaled)
                 magnitudes.add_(scaled.abs_())
+                # The sign of x, not of v: |w| sign(v) is w sign(x), and w sign(v) is |w| sign(x).
                 if self._signed_weights:
-                    counts = (abs(weight), weight)
+                    margin.add_(signs, alpha=abs(weight))
+                    turnout.add_(signs.abs_(), alpha=weight)
                 else:
-                    counts = (weight, abs(weight))
-                signed.add_(signs, alpha=counts[0])
-                everyone.add_(signs.abs_(), alpha=counts[1])
+                    margin.add_(signs, alpha=weight)
+                    turnout.add_(signs.abs_(), alpha=abs(weight))
 
     def vote(self) -> Vote:
         """How many more entries elected + than −, and whether any entry is a tie."""
@@ -110,21 +114,23 @@ class Election:
 
         ``positive_wins``: whether a tie elects the positive sign. Works in place: call it once, at
         the end. Half of Σ|v| and half of |Σv| add up to the sum of the elected sign, without
-        cancellation. A mask would take ten times as long. The number of agreeing experts is
-        computed in the same way.
+        cancellation. A mask would take ten times as long. The weight of the agreeing experts is
+        computed in the same way, from margin and turnout.
         """
-        for total, magnitudes, signed, everyone in self._parts:
+        for total, magnitudes, margin, turnout in self._parts:
             if positive_wins:
                 leaning = total
-            else:
+            else:  # a tie becomes negative, and no other sign changes
                 leaning = total - torch.finfo(total.dtype).tiny
             values = magnitudes.copysign_(leaning).add_(total).mul_(0.5)
             if combine != "sum":
-                side = torch.ones_like(signed).copysign_(leaning.to(signed.dtype))
-                counts = signed.mul_(side).add_(everyone).mul_(0.5)
+                side = torch.ones_like(margin).copysign_(leaning.to(margin.dtype))
+                agreeing = margin.mul_(side).add_(turnout).mul_(0.5)
                 if self._signed_weights:
-                    counts = torch.where(counts.abs() < TINY, 1, counts)
-                values.div_(counts if self._signed_weights else counts.clamp_(min=TINY))
+                    agreeing = torch.where(agreeing.abs() < TINY, 1, agreeing)
+                else:
+                    agreeing.clamp_(min=TINY)
+                values.div_(agreeing)
             total.copy_(values)
         return self._total.reshape(self._shape)
 
@@ -159,6 +165,8 @@ def merged_by_election(
             election.result(parameters.combine, positive_wins=True), parameters.scaling
         )
     vote = election.vote()
-    (surplus, *_) = findings.get(SURPLUS, (vote.surplus,))
+    surplus = vote.surplus
+    if SURPLUS in findings:
+        surplus = findings[SURPLUS][0]
     result = election.result(parameters.combine, positive_wins=surplus >= 0)
     return replace(Merged.of(result, parameters.scaling), vote=vote)

@@ -6,6 +6,7 @@ model, and the stored part is far smaller than the expert.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -44,14 +45,14 @@ ROUTED_WHOLE: Final = frozenset({ModuleKind.MIXTURE, ModuleKind.CHOICE})
 
 @dataclass(frozen=True, kw_only=True)
 class Mask:
-    """The entries of one part of the merged model that one expert uses, bool.
-
-    ``own``, ``shared``: the part's terms in the sums that determine the expert's scale.
-    """
+    """What one expert uses of one part of the merged model."""
 
     chosen: Tensor
+    """The entries, bool."""
     own: float = 0.0
+    """The part's term in the first sum that ``Masks.scale`` gets: that of the expert's entries."""
     shared: float = 0.0
+    """The part's term in the second: that of the chosen entries of the merged task vector."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,13 +161,17 @@ def learns(modules: Modules[Parameters] | None) -> bool:
 
 def packed(mask: Tensor) -> Tensor:
     """A flat bool mask as uint8, eight entries per byte, the first in the lowest bit."""
-    bits = torch.zeros(-(-mask.numel() // 8) * 8, dtype=torch.uint8)
+    size = math.ceil(mask.numel() / 8)
+    bits = torch.zeros(size * 8, dtype=torch.uint8)
     bits[: mask.numel()] = mask.reshape(-1)
-    indices = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
-    return (bits.reshape(-1, 8) * indices).sum(dim=1, dtype=torch.uint8)
+    return (bits.reshape(-1, 8) * _bit_values()).sum(dim=1, dtype=torch.uint8)
 
 
 def unpacked(bits: Tensor, entries: int) -> Tensor:
     """The flat bool mask of this many entries."""
-    indices = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
-    return (bits[:, None] & indices).ne(0).reshape(-1)[:entries]
+    return (bits[:, None] & _bit_values()).ne(0).reshape(-1)[:entries]
+
+
+def _bit_values() -> Tensor:
+    """1, 2, 4, … 128, uint8."""
+    return torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)

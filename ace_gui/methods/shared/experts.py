@@ -216,7 +216,8 @@ def vectors_for(survey: Survey, deltas: Deltas, base: Tensor | None) -> Deltas:
 class Census:
     """Which experts changed a tensor; an energy of at most 1e-10 of the median is no change.
 
-    ``energies``: ‖w_t ΔW_t‖²_F of each expert. ``kept``, ``left_out``: indices, ascending.
+    ``energies``: ‖w_t ΔW_t‖²_F of each expert. ``counted``: indices of the experts that changed
+    it, ``left_out``: of the others; both ascending.
     """
 
     energies: tuple[float, ...]
@@ -354,8 +355,8 @@ class Experts:
         """Σ w_t ΔW_t in float64, any shape, reading each expert once."""
         return self.combination(self.weights, range(len(self)))
 
-    def sum_of_kept(self) -> tuple[Census, Tensor]:
-        """The census, and Σ w_t ΔW_t of matrices in float64 over the kept experts.
+    def sum_of_counted(self) -> tuple[Census, Tensor]:
+        """The census, and Σ w_t ΔW_t of matrices in float64 over the counted experts.
 
         Reads every expert once, and the left-out ones again to subtract them from the sum.
         """
@@ -409,24 +410,28 @@ class Experts:
         Missing findings of the tensor are computed from the task vectors, which then must be whole.
         Raises MethodError if findings of the whole model are missing.
         """
+        if context.own is None:
+            expert_parameters: Sequence[Any] = [parameters] * len(self)
+        else:
+            expert_parameters = context.own
         survey_context = SurveyContext(
-            parameters=[parameters] * len(self) if context.own is None else context.own,
+            parameters=expert_parameters,
             weights=self.weights,
             findings=context.findings or {},
             random_key=context.random_key,
         )
-        of_tensor = []
-        for declared in surveys:
-            if declared.range_for(parameters) is Range.TENSOR:
-                of_tensor.append(declared)
-            elif declared.survey(survey_context) is not None:
-                required_findings(context.findings, len(self), declared.finds)
+        tensor_surveys = []
+        for method_survey in surveys:
+            if method_survey.range_for(parameters) is Range.TENSOR:
+                tensor_surveys.append(method_survey)
+            elif method_survey.survey(survey_context) is not None:
+                required_findings(context.findings, len(self), method_survey.finds)
 
         def carry_out(survey: Survey) -> Findings:
             deltas = Computed(len(self), self.raw)
             return found_at_once(survey, vectors_for(survey, deltas, context.base))
 
-        return known_of_tensor(of_tensor, survey_context, carry_out)
+        return known_of_tensor(tensor_surveys, survey_context, carry_out)
 
 
 def on_experts(

@@ -80,6 +80,9 @@ def inner_product_survey(
     """
     experts = len(context.parameters)
 
+    # A survey has figures of experts only, so the base's row of the matrix is left out. Its
+    # products are also the last column, and its energy follows in every row; ``findings`` restores
+    # the row.
     def figures(vectors: Sequence[Tensor], _start: int) -> Iterable[Sequence[float]]:
         products: list[list[float]] = inner_products(vectors).tolist()
         if with_base:
@@ -89,8 +92,9 @@ def inner_product_survey(
 
     def findings(sums: list[list[float]]) -> Findings:
         if with_base:
-            of_base = [row[-2] for row in sums]
-            sums = [*(row[:-1] for row in sums), [*of_base, sums[0][-1]]]
+            base_energy = sums[0][-1]
+            base_row = [row[-2] for row in sums] + [base_energy]
+            sums = [*(row[:-1] for row in sums), base_row]
         return findings_of(torch.tensor(sums, dtype=torch.float64))
 
     if with_base:
@@ -123,7 +127,7 @@ def energies_survey(context: SurveyContext) -> SumSurvey:
 
 
 def combined(experts: Experts, findings: Findings, base: Tensor | None = None) -> Tensor:
-    """Σ c_t ΔW_t in float64, with the coefficients found, plus the base with its own."""
+    """Σ c_t ΔW_t in float64, with c_t from the findings, plus W₀ times its coefficient there."""
     total = experts.combination(findings[COEFFICIENT], range(len(experts)))
     if base is None:
         return total
@@ -139,6 +143,7 @@ def parts_memory(*, entries: float) -> WorkingMemory:
             at_once = experts + 1
         else:
             at_once = 2
+        # A task vector in float32 takes half as much as float64 numbers.
         surveying = at_once * (0.5 * count + min(count, BLOCK))
         return max(entries * count, surveying)
 

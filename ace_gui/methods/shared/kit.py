@@ -138,12 +138,12 @@ def products_with_itself(shape: tuple[int, ...], experts: int, _parameters: Any 
     return 2.0 * experts * math.prod(shape) * max(shape)
 
 
-def per_decomposition(*, experts: float = 0.0, once: float = 0.0) -> Flops:
-    """Operations of ``experts`` singular value decompositions per expert, and ``once`` in all."""
+def per_decomposition(*, per_expert: float = 0.0, once: float = 0.0) -> Flops:
+    """Operations of ``per_expert`` decompositions for each expert, and ``once`` in all."""
 
-    def flops(shape: tuple[int, ...], count: int, _parameters: Any) -> float:
+    def flops(shape: tuple[int, ...], experts: int, _parameters: Any) -> float:
         decomposition = _DECOMPOSITION * math.prod(shape) * min(shape)
-        return (experts * count + once) * decomposition
+        return (per_expert * experts + once) * decomposition
 
     return flops
 

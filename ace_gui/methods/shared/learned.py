@@ -79,6 +79,8 @@ def as_learned(learning: Learning[Any]) -> MergeFunction[Any]:
                 total = torch.zeros_like(part, dtype=torch.float64)
             total.add_(part, alpha=scale)
             del part
-        return Merged.of(total.mul_(gates["mask"]) if "mask" in gates else total)
+        if "mask" in gates:
+            total.mul_(gates["mask"])
+        return Merged.of(total)
 
     return merged

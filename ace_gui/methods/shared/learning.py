@@ -6,7 +6,7 @@ values therefore needs ∂L/∂Δ of one model, and one expert's task vector at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
@@ -132,8 +132,11 @@ def gradients(
     sums = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
     with torch.enable_grad():
         gates = gates_of(leaves)
+        terms: Iterable[tuple[Tensor, Tensor | None]]
         terms = _terms(learning, factors, weights, gates, gradient)
-        for term, at_term in chain(terms, [(penalty(gates), None)] if penalty else []):
+        if penalty:
+            terms = chain(terms, [(penalty(gates), None)])
+        for term, at_term in terms:
             at_leaves = torch.autograd.grad(
                 term, list(leaves.values()), at_term, retain_graph=True, allow_unused=True
             )
@@ -154,11 +157,9 @@ def _terms(
     mask = gates.get("mask")
     if mask is None:
         masked = gradient
-    else:
-        masked = gradient * mask.detach()
-    if mask is None:
         total = None
     else:
+        masked = gradient * mask.detach()
         total = torch.zeros_like(gradient)
     has_others = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
     size = max(1, TOGETHER // max(1, gradient.numel()))

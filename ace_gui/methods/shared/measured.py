@@ -47,7 +47,7 @@ class Measured:
     norms: tuple[float, ...] = ()
     """Euclidean norm of the statistics of each expert's whole model."""
     means: tuple[float, ...] = ()
-    """Their mean."""
+    """Mean of the statistics over all elements of each expert's whole model."""
     values: Mapping[str, Tensor] = field(default_factory=dict)
     """The learned values by name."""
     experts: int = 0

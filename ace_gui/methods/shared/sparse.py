@@ -29,10 +29,12 @@ VANISHING: Final = 1e-7
 
 def rescale_parameter(default: str = NONE) -> Any:
     """The parameter ``rescale``; "by chance" is only for methods that drop at random."""
-    if default != NONE:
-        chances = "by chance: divides each by its probability of being kept. "
-    else:
+    if default == NONE:
         chances = ""
+        choices: tuple[str, ...] = (NONE, BY_NORM)
+    else:
+        chances = "by chance: divides each by its probability of being kept. "
+        choices = (NONE, BY_CHANCE, BY_NORM)
     return parameter(
         default,
         label="Rescaling",
@@ -41,7 +43,7 @@ def rescale_parameter(default: str = NONE) -> Any:
             "kept entries of a tensor so that the sum of magnitudes is what it was before, as "
             "mergekit's `rescale` does."
         ),
-        choices=(NONE, *((BY_CHANCE,) if default != NONE else ()), BY_NORM),
+        choices=choices,
     )
 
 
@@ -49,8 +51,9 @@ def rescale_parameter(default: str = NONE) -> Any:
 class Sparse:
     """How a method makes a task vector sparse. Its parameters have ``rescale``.
 
-    ``kept``: returns a task vector or a part of it with only the kept entries, the others 0. It
-    gets the expert's number and what is known of the tensor. ``surveys``: run before it.
+    ``survivors_of``: returns a task vector or a part of it with only the entries that are kept, the
+    others 0. It gets the expert's number and what is known of the tensor. ``surveys``: run before
+    it.
     """
 
     survivors_of: Callable[[Tensor, int, SurveyContext], Tensor]
@@ -89,9 +92,16 @@ class Sparse:
                 yield _magnitude(delta), _magnitude(self.survivors_of(delta, t, here))
 
         def ratios(sums: list[list[float]]) -> Findings:
-            return {RATIO: tuple(a / b if min(a, b) >= VANISHING else 1.0 for a, b in sums)}
+            return {RATIO: tuple(_ratio(before, after) for before, after in sums)}
 
         return SumSurvey(len(context.parameters), 2, figures, ratios)
+
+
+def _ratio(before: float, after: float) -> float:
+    """The factor that restores a sum of magnitudes."""
+    if min(before, after) < VANISHING:
+        return 1.0
+    return before / after
 
 
 def _magnitude(entries: Tensor) -> float:

@@ -37,13 +37,12 @@ class Survey(Protocol):
     """A statistic of the whole model, or of a tensor, while it is computed.
 
     In every pass, ``measure`` each part of each tensor and ``add`` the result, then call
-    ``finish_pass``. ``whole``: needs whole, oriented matrices; else flat parts of tensors are
-    enough.
+    ``finish_pass``. Flat parts of tensors are enough, unless it needs a ``whole_tensor``.
     """
 
     @property
     def whole_tensor(self) -> bool:
-        """Whether it must see tensors whole."""
+        """Whether it needs whole, oriented matrices."""
         ...
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
@@ -208,10 +207,10 @@ def known_of_tensor(
     ``context``: with the findings of the model's surveys. ``carry_out``: runs a survey over the
     tensor. Raises MethodError if a survey does not find what it declares.
     """
-    for declared in surveys:
-        survey = declared.due(context)
+    for method_survey in surveys:
+        survey = method_survey.due(context)
         if survey is not None:
-            context = declared.added_to(context, carry_out(survey))
+            context = method_survey.added_to(context, carry_out(survey))
     return context
 
 
@@ -267,18 +266,21 @@ def found_at_once(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
 
 
 Ranks = Callable[[int], tuple[int, ...]]
+"""Maps the number of an expert's values to the wanted ranks, 1 for the smallest."""
+
 Values = Callable[[Sequence[Tensor], Findings, int], Iterator[Tensor]]
+"""Yields each expert's values from the task vectors of a part, these experts' earlier findings, and
+the position where the part begins.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """Order statistics of one kind of value.
 
-    ``names``: names of the findings, one per rank. ``values``: yields each expert's values from the
-    task vectors of a part, these experts' earlier findings, and the position where the part begins.
-    ``ranks``: maps the number of an expert's values to the wanted ranks, 1 for the smallest. It is
-    one function for all experts, or one for each. ``common``: all experts have the same values and
-    ranks, so that the first expert's are counted for all.
+    ``names``: names of the findings, one per rank. ``ranks``: one function for all experts, or one
+    for each. ``common``: all experts have the same values and ranks, so that the first expert's are
+    counted for all.
     """
 
     names: tuple[str, ...]
@@ -390,9 +392,13 @@ def _bins(counts: Tensor, ranks: Ranks) -> list[tuple[int, int]]:
     total = int(counts.numpy().sum())
     if not total:
         return [(ZERO_BIN, 1) for _ in ranks(1)]
-    return [
-        bin_of_rank(counts, rank) if rank <= total else (INFINITE_BIN, 1) for rank in ranks(total)
-    ]
+    bins = []
+    for rank in ranks(total):
+        if rank <= total:
+            bins.append(bin_of_rank(counts, rank))
+        else:
+            bins.append((INFINITE_BIN, 1))
+    return bins
 
 
 def _number(counts: Tensor, upper: int, rank: int) -> float:
@@ -434,13 +440,13 @@ class SumSurvey:
     ) -> None:
         """``figures``: maps a part's task vectors and its start to ``width`` numbers per expert.
 
-        ``found``: maps the sums, T × ``width``, to the findings. ``with_base``: whether W₀ comes
-        after the task vectors; only for surveys of a tensor.
+        ``findings_of``: maps the sums, T × ``width``, to the findings. ``with_base``: whether W₀
+        comes after the task vectors; only for surveys of a tensor.
         """
         self.with_base = with_base
         self._sums = torch.zeros(experts, width, dtype=torch.float64)
         self._figures = figures
-        self._results = findings_of
+        self._findings_of = findings_of
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """The figures of a part; zero for experts that lack the tensor."""
@@ -461,8 +467,8 @@ class SumSurvey:
     @property
     def findings(self) -> Findings:
         """The findings, computed from the sums."""
-        with calling("The findings of a survey", self._results):
-            return self._results(self._sums.tolist())
+        with calling("The findings of a survey", self._findings_of):
+            return self._findings_of(self._sums.tolist())
 
 
 def norms_survey(experts: int) -> SumSurvey:

@@ -91,10 +91,13 @@ def trim_survey(densities: Sequence[float], values: Values = magnitudes) -> Rank
     ``values``: the magnitudes; by default those of the task vectors.
     """
 
-    def ranks(density: float) -> Ranks:
-        return lambda entries: (least_rank(density, entries),)
+    def ranks_at(density: float) -> Ranks:
+        def ranks(entries: int) -> tuple[int]:
+            return (least_rank(density, entries),)
 
-    stage = Stage(names=(THRESHOLD,), values=values, ranks=tuple(map(ranks, densities)))
+        return ranks
+
+    stage = Stage(names=(THRESHOLD,), values=values, ranks=tuple(map(ranks_at, densities)))
     return RankSurvey(len(densities), stage)
 
 

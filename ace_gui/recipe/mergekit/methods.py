@@ -37,19 +37,24 @@ Parameters = Mapping[str, ParameterValue]
 class Translation:
     """A method of this package. ``parameters``: a chain, or one value for all tensors.
 
-    ``weights``: one chain per expert; empty: 1 each. ``own``: for each expert, its own parameters.
+    ``weights``: one chain per expert; empty: 1 each. ``by_expert``: what differs for each expert.
     """
 
     method: str
     parameters: Mapping[str, Chain | Scalar] = field(default_factory=dict)
     weights: Sequence[Chain] = ()
-    own: Sequence[Mapping[str, Chain]] = ()
+    by_expert: Sequence[Mapping[str, Chain]] = ()
 
     @property
     def chains(self) -> dict[str, Chain]:
         """The parameters as chains."""
-        values = self.parameters.items()
-        return {n: v if isinstance(v, tuple) else (ConditionalValue(value=v),) for n, v in values}
+        chains: dict[str, Chain] = {}
+        for name, value in self.parameters.items():
+            if isinstance(value, tuple):
+                chains[name] = value
+            else:
+                chains[name] = (ConditionalValue(value=value),)
+        return chains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +101,9 @@ class MergekitSettings:
     def chain(self, name: str, default: Scalar, model: Model | None = None) -> Chain:
         """A parameter for all tensors, of one model or of the merge."""
         self.used.add(name)
-        scopes = [*([model.parameters] if model is not None else []), *self.shared]
+        scopes = list(self.shared)
+        if model is not None:
+            scopes = [model.parameters, *scopes]
         if not isinstance(default, bool | str) and not any(name in scope for scope in scopes):
             self.filled[name] = default
         return chain_of(name, scopes, default, self.blocks)
@@ -116,19 +123,21 @@ class MergekitSettings:
         """A number for all tensors."""
         return numbers(self.chain(name, default, model), name)
 
-    def of_each(
+    def of_models(
         self, defaults: Mapping[str, float]
     ) -> tuple[dict[str, Chain], list[dict[str, Chain]]]:
-        """Parameters that mergekit has for each model: the common ones, and each model's own."""
+        """Parameters that may differ by model: the common ones, and those of each model."""
         shared: dict[str, Chain] = {}
-        chains_E: list[dict[str, Chain]] = [{} for _ in self.experts]
+        by_model: list[dict[str, Chain]] = [{} for _ in self.experts]
         for name, default in defaults.items():
             chains = [self.number(name, default, model) for model in self.experts]
-            shared[name] = chains[0] if len(set(chains)) == 1 else chains[0][:1]
-            if len(set(chains)) > 1:
-                for index, chain in enumerate(chains):
-                    chains_E[index][name] = chain
-        return shared, chains_E
+            if len(set(chains)) == 1:
+                shared[name] = chains[0]
+                continue
+            shared[name] = chains[0][:1]  # the first model's value for all tensors
+            for parameters, chain in zip(by_model, chains, strict=True):
+                parameters[name] = chain
+        return shared, by_model
 
     def flag(self, name: str, default: bool) -> bool:
         """Whether a switch is on, for all tensors."""
@@ -152,7 +161,7 @@ class Counterpart:
 
     ours: str = ""
     """Its name here, if it differs."""
-    each: Mapping[str, float] = field(default_factory=dict)
+    by_model: Mapping[str, float] = field(default_factory=dict)
     """Numbers that may differ by model, with mergekit's defaults."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """Numbers of the whole merge, with mergekit's defaults."""
@@ -175,7 +184,7 @@ class Counterpart:
     as_read: Mapping[str, Scalar] = field(default_factory=dict)
     """Parameters here that every file implies."""
     only: Mapping[str, tuple[ParameterValue, str]] = field(default_factory=dict)
-    """The value of a parameter here that mergekit is limited to, and a sentence."""
+    """By parameter here, the only value that mergekit can express, and what to say of others."""
     read_note: str = ""
     """A difference to report when a file is read."""
     written_note: str = ""
@@ -229,13 +238,16 @@ def written(method: str, values: Parameters, weights: tuple[float, ...]) -> Fore
         raise RecipeError(f"mergekit's {theirs} has no weights.", key="weight")
     if counterpart.writes:
         return counterpart.writes(values, weights)
-    parameters = {name: values[name] for name in (*counterpart.each, *counterpart.numbers)}
+    parameters = {name: values[name] for name in (*counterpart.by_model, *counterpart.numbers)}
     parameters |= {name: True for name in counterpart.flags if values[name]}
     if counterpart.sums:
         parameters["lambda"] = values["scaling"]
-        elected = counterpart.sums == "elected"
-        parameters["normalize"] = values["combine"] != "sum" if elected else values["normalize"]
-    if counterpart.rescales is not None and "rescale" in values:  # by chance is nearest to by norm
+        if counterpart.sums == "elected":
+            parameters["normalize"] = values["combine"] != "sum"
+        else:
+            parameters["normalize"] = values["normalize"]
+    if counterpart.rescales is not None and "rescale" in values:
+        # mergekit only has "by norm", which is also what comes nearest to "by chance".
         parameters["rescale"] = values["rescale"] != "none"
     return Foreign(
         method=theirs,
@@ -268,14 +280,15 @@ def _read(method: Counterpart, settings: MergekitSettings) -> Translation:
             "may have others",
             "models",
         )
-    shared, of_experts = settings.of_each(method.each)
+    shared, by_expert = settings.of_models(method.by_model)
     parameters: dict[str, Chain | Scalar] = {**shared, **method.as_read}
     if method.random:
         settings.notes.append(_DRAWN)
     if method.rescales is not None:
-        on = settings.flag("rescale", default=method.rescales)
-        if on or method.rescales:
-            parameters["rescale"] = "by norm" if on else "none"
+        if settings.flag("rescale", default=method.rescales):
+            parameters["rescale"] = "by norm"
+        elif method.rescales:
+            parameters["rescale"] = "none"
     if method.sums:
         parameters |= _summing(settings, method)
     parameters |= {name: settings.number(name, value) for name, value in method.numbers.items()}
@@ -286,7 +299,7 @@ def _read(method: Counterpart, settings: MergekitSettings) -> Translation:
         method=method.ours or settings.method,
         parameters=parameters,
         weights=settings.weights() if method.weighted is True else (),
-        own=of_experts,
+        by_expert=by_expert,
     )
 
 
@@ -295,29 +308,37 @@ def _summing(settings: MergekitSettings, method: Counterpart) -> dict[str, Chain
     parameters: dict[str, Chain | Scalar] = {"scaling": settings.number("lambda", 1.0)}
     if method.sums == "all":
         return {**parameters, "normalize": normalised}
-    negative = any(float(c.value) < 0 for chain in settings.weights() for c in chain)
-    if negative:
-        mean = "signed mean"
+    weights = [float(choice.value) for chain in settings.weights() for choice in chain]
+    if not normalised:
+        combine = "sum"
+    elif min(weights, default=0.0) < 0:
+        combine = "signed mean"
     else:
-        mean = "mean"
-    return {**parameters, "combine": mean if normalised else "sum", "balanced": "positive"}
+        combine = "mean"
+    return {**parameters, "combine": combine, "balanced": "positive"}
 
 
 def _read_linear(settings: MergekitSettings) -> Translation:
     """An average of whole weights, which includes the base's if that has a weight."""
-    named = settings.has_base and any(WEIGHT in scope for scope in settings.shared)
-    base = settings.base or (Model.model_validate({"model": "base"}) if named else None)
-    parameters = {
-        "base_weight": 0.0 if base is None else settings.number(WEIGHT, 1.0, base),
+    base = settings.base
+    if base is None and settings.has_base and any(WEIGHT in scope for scope in settings.shared):
+        base = Model.model_validate({"model": "base"})  # the weight of all models is its, too
+    parameters: dict[str, Chain | Scalar] = {
+        "base_weight": 0.0,
         "normalize": settings.flag("normalize", default=True),
     }
+    if base is not None:
+        parameters["base_weight"] = settings.number(WEIGHT, 1.0, base)
     return Translation(method="linear", parameters=parameters, weights=settings.weights())
 
 
 def _write_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
+    parameters: dict[str, ParameterValue] = {}
+    if not values["normalize"]:
+        parameters["normalize"] = False
     return Foreign(
         method="linear",
-        parameters={} if values["normalize"] else {"normalize": False},
+        parameters=parameters,
         weights=weights,
         with_base=False,
         base_weight=float(values["base_weight"]) or None,
@@ -349,8 +370,8 @@ def _read_nuslerp(settings: MergekitSettings) -> Translation:
             "Rows and columns are those of outputs × inputs; mergekit's are those of the tensor as "
             "it is stored, which GPT-2 does the other way round."
         )
-    kinds = {"row_wise": not flatten and not columns, "column_wise": not flatten and columns}
-    return Translation(method="nuslerp", parameters=kinds, weights=settings.weights())
+    directions = {"row_wise": not flatten and not columns, "column_wise": not flatten and columns}
+    return Translation(method="nuslerp", parameters=directions, weights=settings.weights())
 
 
 def _between_whole_weights(settings: MergekitSettings, *, flatten: bool) -> Translation:
@@ -374,8 +395,9 @@ def _between_whole_weights(settings: MergekitSettings, *, flatten: bool) -> Tran
 
 def _write_nuslerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     columns = values["column_wise"]
-    flat = {"nuslerp_flatten": not (values["row_wise"] or columns), "nuslerp_row_wise": columns}
-    return Foreign(method="nuslerp", parameters=flat, weights=weights)
+    is_flat = not (values["row_wise"] or columns)
+    parameters = {"nuslerp_flatten": is_flat, "nuslerp_row_wise": columns}
+    return Foreign(method="nuslerp", parameters=parameters, weights=weights)
 
 
 def _read_multislerp(settings: MergekitSettings) -> Translation:
@@ -384,19 +406,23 @@ def _read_multislerp(settings: MergekitSettings) -> Translation:
     normalised = settings.flag("normalize_weights", default=True)
     parameters: dict[str, Chain | Scalar] = {"normalize": normalised}
     if not settings.has_base:
-        base_weight = settings.base and settings.number(WEIGHT, 1.0, settings.base)
-        parameters |= {"points": "weights", "base_weight": base_weight or 0.0}
+        parameters |= {"points": "weights", "base_weight": 0.0}
+        if settings.base is not None:
+            parameters["base_weight"] = settings.number(WEIGHT, 1.0, settings.base)
     return Translation(method="multislerp", parameters=parameters, weights=settings.weights())
 
 
 def _write_multislerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
     of_changes = values["points"] == "changes"
+    base_weight = None
+    if not of_changes:
+        base_weight = float(values["base_weight"]) or None
     return Foreign(
         method="multislerp",
         parameters={"normalize_weights": values["normalize"]},
         weights=weights,
         with_base=of_changes,
-        base_weight=None if of_changes else float(values["base_weight"]) or None,
+        base_weight=base_weight,
     )
 
 
@@ -431,26 +457,26 @@ METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
         "passthrough": Counterpart(ours="linear", reads=_read_passthrough),
         "task_arithmetic": Counterpart(sums="all"),
         "ties": Counterpart(
-            each=_DENSITY,
+            by_model=_DENSITY,
             sums="elected",
             normalised=True,
             rescales=False,
             as_read={"trim": "tensor"},
         ),
-        "dare_linear": Counterpart(each=_DENSITY, sums="all", rescales=True, random=True),
+        "dare_linear": Counterpart(by_model=_DENSITY, sums="all", rescales=True, random=True),
         "dare_ties": Counterpart(
-            each=_DENSITY,
+            by_model=_DENSITY,
             sums="elected",
             rescales=True,
             random=True,
             only={"trim_density": (1, "does not trim afterwards")},
         ),
         "della": Counterpart(
-            each=_EPSILON, sums="elected", normalised=True, rescales=True, random=True
+            by_model=_EPSILON, sums="elected", normalised=True, rescales=True, random=True
         ),
-        "della_linear": Counterpart(each=_EPSILON, sums="all", rescales=True, random=True),
-        "breadcrumbs": Counterpart(each=_GAMMA, sums="all", rescales=False),
-        "breadcrumbs_ties": Counterpart(each=_GAMMA, sums="elected", rescales=False),
+        "della_linear": Counterpart(by_model=_EPSILON, sums="all", rescales=True, random=True),
+        "breadcrumbs": Counterpart(by_model=_GAMMA, sums="all", rescales=False),
+        "breadcrumbs_ties": Counterpart(by_model=_GAMMA, sums="elected", rescales=False),
         "slerp": Counterpart(
             ours="base_slerp",
             numbers={"t": 0.5},
@@ -486,7 +512,7 @@ METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
 """Counterparts by mergekit's names."""
 
 _WRITTEN: Final[Mapping[str, tuple[str, Counterpart]]] = {
-    **{made.ours or name: (name, made) for name, made in reversed([*METHODS.items()])},
+    **{entry.ours or name: (name, entry) for name, entry in reversed([*METHODS.items()])},
     "slerp": ("nuslerp", Counterpart(writes=_write_slerp)),
 }
 """mergekit's name and the counterpart, by our names; of two with one name the first counts."""

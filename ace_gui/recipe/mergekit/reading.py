@@ -69,12 +69,10 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
     if _names_only_the_base(document, parts):
         models.notes.append("The only model is the base itself, so the result is the base.")
         document = document.model_copy(update={"merge_method": "passthrough"})
-    whole_models = document.merge_method != "passthrough" and _are_whole(parts, models)
-    recipe = (
-        _of_whole_models(document, parts[0], scopes, models)
-        if whole_models
-        else _of_slices(document, parts, scopes, models)
-    )
+    if document.merge_method != "passthrough" and _are_whole(parts, models):
+        recipe = _of_whole_models(document, parts[0], scopes, models)
+    else:
+        recipe = _of_slices(document, parts, scopes, models)
     return replace(
         _with_tokenizer(recipe, document, models),
         out_dtype=_out_dtype(document),
@@ -92,15 +90,16 @@ class _ReferencedModels:
 
     def path(self, model: ModelPath) -> Path:
         """A local folder, which has no revision, or else a model in the cache at its revision."""
-        is_folder, bare = (
-            os.path.lexists(self.paths.folder / name) for name in (str(model), model.path)
-        )
-        if model.revision and bare:
+        with_revision = os.path.lexists(self.paths.folder / str(model))
+        without = os.path.lexists(self.paths.folder / model.path)
+        if model.revision and without:
             self.notes.append(
                 f"A local folder has no revisions: {model.revision!r} of {model.path!r} is left "
                 "out."
             )
-        return self.paths(model.path if bare and not is_folder else str(model))
+        if without and not with_revision:
+            return self.paths(model.path)
+        return self.paths(str(model))
 
     def pair(self, reference: Reference) -> Pair:
         """A model, and the adapter on it."""
@@ -113,7 +112,7 @@ class _ReferencedModels:
 
     def blocks(self, reference: Reference) -> int | None:
         """The number of blocks of a model; None if its config does not have it."""
-        folder = replace(self, notes=[]).path(reference.model)
+        folder = replace(self, notes=[]).path(reference.model)  # ``pair`` notes it once
         return block_count(folder if folder.is_dir() else folder.parent)
 
 
@@ -169,23 +168,31 @@ def _of_whole_models(
     if not experts:
         raise RecipeError("there is no model besides the base; add one.", key="models")
     ends = [source.layer_range[1] for source in part.sources if source.layer_range]
+    if ends:
+        blocks: int | None = ends[0]
+    else:
+        blocks = models.blocks(reference)
     settings = MergekitSettings(
         method=document.merge_method,
         base=next((source for source in part.sources if source not in experts), None),
         has_base=document.base_model is not None,
         experts=experts,
         shared=[part.parameters, *scopes],
-        blocks=ends[0] if ends else models.blocks(reference),
+        blocks=blocks,
     )
     translation = translated(settings)
     entries = []
     for source, chain in zip_longest(experts, translation.weights):
         model, lora = pairs[source.model]
-        # An adapter on the plain base is an expert by itself.
-        on = None if lora is None or (model == base and adapter is None) else model
-        entries.append(
-            ModelEntry(model=lora or model, on=on, weight=float(chain[0].value) if chain else 1.0)
-        )
+        weight = 1.0
+        if chain:
+            weight = float(chain[0].value)
+        if lora is None:
+            entries.append(ModelEntry(model=model, weight=weight))
+        elif model == base and adapter is None:  # an adapter on the plain base needs no ``on``
+            entries.append(ModelEntry(model=lora, weight=weight))
+        else:
+            entries.append(ModelEntry(model=lora, on=model, weight=weight))
     recipe = Recipe(
         base_model=base,
         adapter=adapter,
@@ -199,10 +206,10 @@ def _of_whole_models(
 
 
 def _rules(translation: Translation, names: Sequence[str], offset: int = 0) -> tuple[Override, ...]:
+    """Rules for tensors with other values than those for all. ``names``: of the experts."""
     weights = dict(zip(names, translation.weights, strict=False))
-    return rules_of(
-        translation.chains, weights, dict(zip(names, translation.own, strict=False)), offset
-    )
+    by_expert = dict(zip(names, translation.by_expert, strict=False))
+    return rules_of(translation.chains, weights, by_expert, offset)
 
 
 def _first(document: Document, part: MergekitSlice) -> Reference:
@@ -212,8 +219,10 @@ def _first(document: Document, part: MergekitSlice) -> Reference:
             f"{document.merge_method!r} needs a base model here; add base_model.", key="base_model"
         )
     first = part.sources[0].model
+    if document.merge_method != "linear":
+        return first
     # An adapter needs the model that it is on as the base, which then has no weight of its own.
-    return first.model_copy(update={"lora": None}) if document.merge_method == "linear" else first
+    return first.model_copy(update={"lora": None})
 
 
 def _of_slices(
@@ -223,20 +232,17 @@ def _of_slices(
     bases = [_base_of(document, part, number) for number, part in enumerate(parts)]
     pairs = {source.model: models.pair(source.model) for part in parts for source in part.sources}
     base = pairs[bases[0]]
-    bare_models = dict.fromkeys(
-        pairs[source.model]
-        for part, reference in zip(parts, bases, strict=True)
-        for source in part.sources
-        if source.model != reference or pairs[reference] != base
-    )
+    expert_pairs: dict[Pair, None] = {}
+    for part, reference in zip(parts, bases, strict=True):
+        for source in part.sources:
+            if source.model != reference or pairs[reference] != base:
+                expert_pairs[pairs[source.model]] = None
     recipe = Recipe(
         base_model=base[0],
         adapter=base[1],
-        models=tuple(
-            ModelEntry(model=lora or m, on=m if lora else None) for m, lora in bare_models
-        ),
+        models=tuple(_entry(model, adapter) for model, adapter in expert_pairs),
     )
-    names = dict(zip(bare_models, recipe.expert_names, strict=True))
+    names = dict(zip(expert_pairs, recipe.expert_names, strict=True))
     slices: list[RecipeSlice] = []
     notes: list[str] = []
     offset = 0
@@ -248,18 +254,27 @@ def _of_slices(
         if not slices:
             parameters = {name: chain[0].value for name, chain in translation.chains.items()}
             recipe = replace(recipe, merge_method=translation.method, parameters=parameters)
-        experts = [names[pairs[setting.model]] for setting in settings.experts]
-        rules = (*_usual_rules(translation, recipe, experts), *_rules(translation, experts, offset))
+        experts = [names[pairs[source.model]] for source in settings.experts]
+        rules = (
+            *_rules_for_all(translation, recipe, experts),
+            *_rules(translation, experts, offset),
+        )
         sources = []
-        for layer in ordered:
-            model, adapter = pairs[layer.model]
-            sources.append(Source(model=model, adapter=adapter, layers=layer.layer_range))
+        for source in ordered:
+            model, adapter = pairs[source.model]
+            sources.append(Source(model=model, adapter=adapter, layers=source.layer_range))
         slices.append(RecipeSlice(sources=tuple(sources), overrides=rules))
         notes += settings.notes
         if part.residual_weight is not None:
             notes.append("'residual_weight' is left out: mergekit reads it and does not use it.")
         offset += settings.blocks or 0
     return replace(recipe, slices=tuple(slices), notes=tuple(notes))
+
+
+def _entry(model: Path, adapter: Path | None) -> ModelEntry:
+    if adapter is None:
+        return ModelEntry(model=model)
+    return ModelEntry(model=adapter, on=model)
 
 
 def _slice_settings(
@@ -282,16 +297,22 @@ def _slice_settings(
     )
 
 
-def _usual_rules(translation: Translation, recipe: Recipe, names: Sequence[str]) -> list[Override]:
-    """Rules for all tensors of a slice, with settings that differ from the recipe."""
+def _rules_for_all(
+    translation: Translation, recipe: Recipe, names: Sequence[str]
+) -> list[Override]:
+    """Rules for all tensors of a slice, with the settings that differ from the recipe's."""
     rules = [
         Override(pattern="*", parameters={name: chain[0].value})
         for name, chain in translation.chains.items()
         if recipe.parameters.get(name) != chain[0].value
     ]
-    weights = {n: float(c[0].value) for n, c in zip(names, translation.weights, strict=False)}
-    if differing := {name: weight for name, weight in weights.items() if weight != 1.0}:
-        rules.append(Override(pattern="*", weights=differing))
+    weights = {}
+    for name, chain in zip(names, translation.weights, strict=False):
+        weight = float(chain[0].value)
+        if weight != 1.0:
+            weights[name] = weight
+    if weights:
+        rules.append(Override(pattern="*", weights=weights))
     return rules
 
 
@@ -311,8 +332,9 @@ def _base_of(document: Document, part: MergekitSlice, number: int) -> Reference:
     base = part.base_model or document.base_model
     if base in references:
         return base
-    anyone = document.merge_method in ("passthrough", "linear")
-    if anyone or (base is None and document.merge_method in WITHOUT_BASE):
+    if document.merge_method in ("passthrough", "linear"):
+        return references[0]
+    if base is None and document.merge_method in WITHOUT_BASE:
         return references[0]
     named = "none is named" if base is None else f"{base} is not"
     raise RecipeError(
@@ -329,10 +351,8 @@ def _refuse_own_numbers(part: MergekitSlice, offset: int) -> None:
             continue
         for name, setting in source.parameters.items():
             conditions = setting if isinstance(setting, list) else [setting]
-            if any(
-                _NUMBERED.search(getattr(condition, "filter", None) or "")
-                for condition in conditions
-            ):
+            filters = [getattr(condition, "filter", None) for condition in conditions]
+            if any(_NUMBERED.search(text) for text in filters if text):
                 raise RecipeError(
                     f"a filter of {name!r} of {source.model} names a block number, which is "
                     "different in the output; write a gradient instead.",
@@ -384,15 +404,18 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: _ReferencedModel
         )
 
     if chosen is not None:
-        tokens = {token: token_source(embedding) for token, embedding in chosen.tokens.items()}
+        tokens = {text: token_source(token) for text, token in chosen.tokens.items()}
         recipe = replace(recipe, tokens=tokens, pad_to_multiple_of=chosen.pad_to_multiple_of)
     source = document.tokenizer_source if chosen is None else chosen.source
     if source is None:
         return recipe
-    name = source if isinstance(source, str) else named(source)
-    if name in (_BASE, "union"):
-        choice = Vocabulary.UNION if name == "union" else Vocabulary.BASE_TOKENS
-        return replace(recipe, vocabulary=choice)
+    if source == "union":
+        return replace(recipe, vocabulary=Vocabulary.UNION)
+    if isinstance(source, str):
+        return replace(recipe, vocabulary=Vocabulary.BASE_TOKENS)
+    name = named(source)
+    if name == _BASE:
+        return replace(recipe, vocabulary=Vocabulary.BASE_TOKENS)
     return replace(recipe, tokenizer=name)
 
 
@@ -400,15 +423,21 @@ def _names(recipe: Recipe) -> dict[Pair, str]:
     """The recipe's names of its models."""
     names: dict[Pair, str] = {}
     for entry, name in zip(recipe.models, recipe.expert_names, strict=True):
-        names[(entry.on, entry.model) if entry.on else (entry.model, None)] = name
+        if entry.on is None:
+            names[entry.model, None] = name
+        else:
+            names[entry.on, entry.model] = name
     return names | {(recipe.base_model, recipe.adapter): _BASE}
 
 
 def _defaults_note(settings: MergekitSettings) -> str:
     """The sentence that names the defaults which the file leaves open."""
     filled = ", ".join(f"{name} {value:g}" for name, value in settings.filled.items())
+    if filled:
+        defaults = f", with its defaults ({filled})"
+    else:
+        defaults = ""
     return (
         "This file has no schema and only keys that mergekit has, too, so it is read as "
-        f"mergekit's{f', with its defaults ({filled})' if filled else ''}; write `schema: 1` in a "
-        "recipe of this application."
+        f"mergekit's{defaults}; write `schema: 1` in a recipe of this application."
     )

@@ -27,7 +27,9 @@ _PARAMETERS: Final = frozenset(
 _FOREIGN: Final = _PARAMETERS - {"normalize", "r", "alpha", "rescale", "filter_wise"}
 """Parameters that no method has in this application, where ``rescale`` is a word."""
 
-_OTHER_DEFAULTS: Final = {name for name, ours in METHODS.items() if ours.sums or name == "slerp"}
+_OTHER_DEFAULTS: Final = {
+    name for name, counterpart in METHODS.items() if counterpart.sums or name == "slerp"
+}
 """Methods with other defaults in this application's recipes."""
 
 
@@ -51,15 +53,13 @@ def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
     if ours:
         _refuse_mixture(content, ours, _only_theirs(content, own_keys))
         return False
-    parameters = _parameters(content)
-    return not isinstance(content.get("tokenizer"), str) and (
-        _says_what_only_mergekit_says(content)
-        or (
-            _has_method(content)
-            and content.keys() <= _SHARED
-            and all(value.keys() <= _SHARED_PARAMETERS for value in parameters.values())
-        )
-    )
+    if isinstance(content.get("tokenizer"), str):
+        return False
+    if _says_what_only_mergekit_says(content):
+        return True
+    parameters = _parameters(content).values()
+    only_shared = all(settings.keys() <= _SHARED_PARAMETERS for settings in parameters)
+    return _has_method(content) and content.keys() <= _SHARED and only_shared
 
 
 def _refuse_mixture(content: Mapping[str, Any], ours: str, theirs: str) -> None:
@@ -86,7 +86,12 @@ def _only_ours(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
     """A key that only our recipes have, preferably ``schema``; empty if there is none."""
     keys = [key for key in own_keys if key in content and key not in Document.model_fields]
     keys += [f"{at}.name" for at, entry in _entries(content).items() if "name" in entry]
-    return next((key for key in keys if key != "vocabulary"), "vocabulary" if keys else "")
+    for key in keys:
+        if key != "vocabulary":
+            return key
+    if keys:
+        return "vocabulary"
+    return ""
 
 
 def _only_theirs(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
@@ -102,7 +107,10 @@ def _only_theirs(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
 
 
 def _says_what_only_mergekit_says(content: Mapping[str, Any]) -> bool:
-    """Whether it has mergekit's keys, parameters, gradients, filters, no base, or a listed one."""
+    """Whether it has mergekit's keys, parameters, gradients or filters.
+
+    So do files with a method whose base is missing, or is also among the models.
+    """
     parameters = _parameters(content).values()
     base = content.get("base_model")
     listed = base is not None and any(e.get("model") == base for e in _entries(content).values())
@@ -110,11 +118,9 @@ def _says_what_only_mergekit_says(content: Mapping[str, Any]) -> bool:
         bool(_KEYS & content.keys())
         or (base is None and "merge_method" in content)
         or (listed and _has_method(content))
-        or any(_PARAMETERS & source_values.keys() for source_values in parameters)
+        or any(_PARAMETERS & settings.keys() for settings in parameters)
         or any(
-            isinstance(value, list | dict)
-            for source_values in parameters
-            for value in source_values.values()
+            isinstance(value, list | dict) for settings in parameters for value in settings.values()
         )
     )
 

@@ -6,6 +6,7 @@ Its settings, gradients and filters become a value for all tensors and rules for
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -66,7 +67,9 @@ def _reference_of(value: object) -> object:
     model, *adapters = value.split("+")
     if len(adapters) > 1:
         raise ValueError("may have one adapter, as model+adapter")
-    return {"model": model} | ({"lora": adapters[0]} if adapters else {})
+    if adapters:
+        return {"model": model, "lora": adapters[0]}
+    return {"model": model}
 
 
 class ModelPath(_FilePart):
@@ -187,7 +190,7 @@ KNOWN_KEYS: Final = {
 """The keys that a file may have, by section."""
 
 
-Where = tuple[str | None, str | None]
+RuleTarget = tuple[str | None, str | None]
 """Pattern and blocks of a rule."""
 
 
@@ -202,7 +205,7 @@ class ConditionalValue:
     pattern: str | None = None
     blocks: tuple[int, int] | None = None
 
-    def where(self, offset: int) -> Where:
+    def where(self, offset: int) -> RuleTarget:
         """Pattern and blocks of a rule, if the first block has the number ``offset``."""
         if self.blocks is None:
             return self.pattern or "*", None
@@ -225,21 +228,27 @@ def chain_of(
     nearest_first: list[Chain] = []
     for condition in _conditions(name, scopes):
         everywhere = condition.filter in (None, "", "*")
-        escaped = (
-            f"[{letter}]" if letter in "*?[" else letter for letter in condition.filter or ""
-        )
         if everywhere:
             pattern = None
         else:
-            pattern = f"*{''.join(escaped)}*"
+            pattern = f"*{_escaped(condition.filter or '')}*"
         nearest_first.append(_along(name, condition.value, pattern, blocks))
         if everywhere:
             break
     else:
         nearest_first.append((ConditionalValue(value=default),))
-    chain = [choice for part in reversed(nearest_first) for choice in part]
-    last = {(choice.pattern, choice.blocks): index for index, choice in enumerate(chain)}
-    return tuple(chain[index] for index in sorted(last.values()))
+    # In a chain the last counts. Of choices for the same tensors only the last one stays, there.
+    last: dict[tuple[str | None, tuple[int, int] | None], ConditionalValue] = {}
+    for part in reversed(nearest_first):
+        for choice in part:
+            last.pop((choice.pattern, choice.blocks), None)
+            last[choice.pattern, choice.blocks] = choice
+    return tuple(last.values())
+
+
+def _escaped(text: str) -> str:
+    """The text as a pattern that matches only it."""
+    return re.sub(r"[*?[]", r"[\g<0>]", text)
 
 
 def numbers(chain: Chain, name: str) -> Chain:
@@ -286,14 +295,12 @@ def rules_of(
     chains: dict[tuple[str, ...], Chain] = {
         **{("parameters", name): chain[1:] for name, chain in parameters.items()},
         **{("weights", name): chain[1:] for name, chain in weights.items()},
-        **{
-            ("experts", e, name): chain
-            for e, chains_of_expert in by_expert.items()
-            for name, chain in chains_of_expert.items()
-        },
     }
-    rules: list[tuple[Where, dict[str, Any]]] = []
-    for (*headings, last), chain in chains.items():
+    for expert, expert_chains in by_expert.items():
+        for name, chain in expert_chains.items():
+            chains["experts", expert, name] = chain
+    rules: list[tuple[RuleTarget, dict[str, Any]]] = []
+    for (*headings, key), chain in chains.items():
         index = -1
         for choice in chain:
             where = choice.where(offset)
@@ -304,7 +311,7 @@ def rules_of(
             settings = rules[index][1]
             for heading in headings:
                 settings = settings.setdefault(heading, {})
-            settings[last] = choice.value
+            settings[key] = choice.value
     return tuple(Override(pattern=p, blocks=b, **settings) for (p, b), settings in rules)
 
 
@@ -345,13 +352,16 @@ def _along(
             "have the number of blocks; write one value.",
             key=name,
         )
-    values = [interpolated(points, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]
+    if blocks > 1:
+        values = [interpolated(points, k / (blocks - 1)) for k in range(blocks)]
+    else:
+        values = [interpolated(points, 1.0)] * blocks
     starts = [k for k in range(blocks) if k == 0 or values[k] != values[k - 1]]
     return (
         ConditionalValue(value=points[0], pattern=pattern),
         *(
-            ConditionalValue(value=values[first], pattern=pattern, blocks=(first, after - 1))
-            for first, after in pairwise([*starts, blocks])
+            ConditionalValue(value=values[first], pattern=pattern, blocks=(first, next_start - 1))
+            for first, next_start in pairwise([*starts, blocks])
             if values[first] != points[0]
         ),
     )
@@ -359,7 +369,8 @@ def _along(
 
 def interpolated(values: Sequence[float], t: float) -> float:
     """The value at ``t`` from 0 to 1 along equally distant ``values``."""
-    index = t * (len(values) - 1)
-    low = int(index)
+    position = t * (len(values) - 1)
+    low = int(position)
     high = min(len(values) - 1, low + 1)
-    return (1 - (index - low)) * values[low] + (index - low) * values[high]
+    fraction = position - low
+    return (1 - fraction) * values[low] + fraction * values[high]

@@ -6,10 +6,8 @@ by name. The definitions are those of mergekit 0.1.5.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +17,7 @@ from ace_gui.errors import RecipeError
 from ace_gui.formatting import plain
 from ace_gui.recipe.file_schema import placed
 from ace_gui.recipe.mergekit.methods import Foreign, Parameters, written
-from ace_gui.recipe.mergekit.schema import interpolated
+from ace_gui.recipe.mergekit.rule_changes import Changes, finished
 from ace_gui.recipe.model_paths import base_config, block_count
 from ace_gui.recipe.overrides import After, Override, in_blocks
 from ace_gui.recipe.values import (
@@ -57,7 +55,7 @@ _TOKENS: Final = (
 _BASE: Final = ""
 """The name of the base among the models."""
 
-Index = Callable[[Path], str]
+NameOf = Callable[[Path], str]
 """Gives the name of a model in the file."""
 
 Entries = dict[str, list[dict[str, Any]]]
@@ -82,7 +80,7 @@ def dump_mergekit(
         for n, (path, stage) in enumerate(recipe.stages.items(), start=1)
     }
 
-    def index(path: Path) -> str:
+    def name_of(path: Path) -> str:
         return names.get(path) or placed(path, folder)
 
     documents: list[dict[str, Any]] = []
@@ -94,8 +92,11 @@ def dump_mergekit(
             stage_values = values
         else:
             stage_values = values_of(stage)
-        document = _DocumentWriter(stage, stage_values, index)
-        documents.append(({} if path is None else {"name": names[path]}) | document.content())
+        document = _DocumentWriter(stage, stage_values, name_of)
+        if path is None:
+            documents.append(document.content())
+        else:
+            documents.append({"name": names[path], **document.content()})
         notes += document.notes
     head = "".join(f"# {note}\n" for note in dict.fromkeys(notes))
     return head + yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
@@ -107,20 +108,22 @@ class _DocumentWriter:
     A merge with one model per slice is mergekit's ``passthrough``.
     """
 
-    def __init__(self, recipe: Recipe, values: Parameters, index: Index) -> None:
+    def __init__(self, recipe: Recipe, values: Parameters, name_of: NameOf) -> None:
         self.recipe = recipe
         self.values = values
-        self.index = index
+        self.name_of = name_of
         self.foreign = self._written({})
         _refuse_others(recipe)
-        self.notes = list(self.foreign.notes) + [_HEADS] * _may_keep_heads(recipe)
+        self.notes = list(self.foreign.notes)
+        if _may_keep_heads(recipe):
+            self.notes.append(_HEADS)
         copied = bool(recipe.slices) and all(len(part.sources) == 1 for part in recipe.slices)
+        self.shared: dict[str, Any] = {}
         if recipe.merge_method == "linear" and copied:
             self.method = "passthrough"
         else:
-            self.method = ""
-        self.method = self.method or self.foreign.method
-        self.shared: dict[str, Any] = {} if self._copies else dict(self.foreign.parameters)
+            self.method = self.foreign.method
+            self.shared |= self.foreign.parameters
         references = [self._reference(entry) for entry in recipe.models]
         self.models = dict(zip(recipe.expert_names, references, strict=True))
         self.weights = dict(zip(self.models, self.foreign.weights or (), strict=False))
@@ -132,18 +135,15 @@ class _DocumentWriter:
     def content(self) -> dict[str, Any]:
         """The document. Raises RecipeError."""
         recipe = self.recipe
-        base = _pair(recipe.base_model, recipe.adapter, self.index)
+        base = _pair(recipe.base_model, recipe.adapter, self.name_of)
         document: dict[str, Any] = {"merge_method": self.method}
         if self.foreign.with_base:
             document["base_model"] = base
-        if recipe.slices:
-            count = None
-        else:
+        blocks = None
+        if not recipe.slices:
             count = block_count(recipe.base_model)
-        if count is None:
-            blocks = None
-        else:
-            blocks = range(count)
+            if count is not None:
+                blocks = range(count)
         rules = {f"overrides[{n}]": rule for n, rule in enumerate(recipe.overrides)}
         checked = {key: self._changes(rule, key, blocks) for key, rule in rules.items()}
         if recipe.slices:
@@ -167,8 +167,8 @@ class _DocumentWriter:
         out_dtype = recipe.out_dtype or config.get("dtype") or config.get("torch_dtype")
         if isinstance(out_dtype, str):
             document["out_dtype"] = out_dtype
-        finished: dict[str, Any] = _finished(document | self._tokenizer(base))
-        return finished
+        content: dict[str, Any] = finished(document | self._tokenizer(base))
+        return content
 
     def _written(self, parameters: Mapping[str, ParameterValue]) -> Foreign:
         """The method in mergekit's terms; ``parameters`` replace some of the recipe's."""
@@ -191,10 +191,13 @@ class _DocumentWriter:
             if source is None:
                 return {}
             return {"tokenizer_source": source}
-        choice: dict[str, Any] = {} if source is None else {"source": source}
+        choice: dict[str, Any] = {}
+        if source is not None:
+            choice["source"] = source
         if recipe.tokens:
             choice["tokens"] = {t: _row(t, row, models) for t, row in recipe.tokens.items()}
-            self.notes += [_TOKENS] * (source == "base")
+            if source == "base":
+                self.notes.append(_TOKENS)
         if recipe.pad_to_multiple_of is not None:
             choice["pad_to_multiple_of"] = recipe.pad_to_multiple_of
         return {"tokenizer": choice}
@@ -210,8 +213,8 @@ class _DocumentWriter:
                 )
             on = self.recipe.base_model
         if on is None:
-            return _pair(entry.model, None, self.index)
-        return _pair(on, entry.model, self.index)
+            return _pair(entry.model, None, self.name_of)
+        return _pair(on, entry.model, self.name_of)
 
     def _slices(self, base: str, entries: Entries) -> list[dict[str, Any]]:
         """Every slice, with its own settings. Adds the entries of its models to ``entries``."""
@@ -261,15 +264,16 @@ class _DocumentWriter:
             return {**slice_, "parameters": shared}
         return slice_
 
-    def _changes(self, rule: Override, key: str, blocks: range | None) -> _Changes:
+    def _changes(self, rule: Override, key: str, blocks: range | None) -> Changes:
         """A rule in mergekit's terms; ``blocks``: the models' block numbers. Raises RecipeError."""
         every = rule.pattern in (None, "*")
         if every:
             named = None
         else:
             named = _CONTAINS.fullmatch(rule.pattern or "")
-        unknown = rule.role or rule.tensors or (rule.blocks and blocks is None)
-        if unknown or (named is None and not every):
+        by_name = every or named is not None
+        known_blocks = not rule.blocks or blocks is not None
+        if rule.role or rule.tensors or not by_name or not known_blocks:
             raise RecipeError(
                 f"{key} is for tensors that a mergekit file cannot name; it can only ask for a "
                 "text within their names, as pattern *text* does, and for blocks whose number is "
@@ -298,7 +302,7 @@ class _DocumentWriter:
             within = tuple(in_blocks(n, rule.blocks) for n in blocks or ())
         else:
             within = None
-        return _Changes(
+        return Changes(
             key=key,
             text=named[1] if named else "*",
             within=within,
@@ -306,7 +310,7 @@ class _DocumentWriter:
             of_models=by_model,
         )
 
-    def _put(self, changes: _Changes, shared: dict[str, Any], entries: Entries) -> None:
+    def _put(self, changes: Changes, shared: dict[str, Any], entries: Entries) -> None:
         """Put the changes before the values that they replace; in mergekit the first counts."""
         shared_values = dict(self.shared)
         for name, value in changes.of_all.items():
@@ -317,116 +321,12 @@ class _DocumentWriter:
                 for name, value in settings.items():
                     if name not in model_settings and name in shared:
                         model_settings[name] = shared[name]
-                    of_base = self.foreign.base_weight or 0.0
-                    changes.put(
-                        model_settings,
-                        name,
-                        value,
-                        of_base if model == _BASE else shared_values.get(name),
-                    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Changes:
-    """A rule in mergekit's terms: the text that names contain, and the settings for these.
-
-    ``within``: for each block whether the rule is for it; None: for all tensors. ``of_all``: for
-    all models; ``of_models``: by model.
-    """
-
-    key: str
-    text: str
-    within: tuple[bool, ...] | None
-    of_all: Mapping[str, ParameterValue]
-    of_models: Mapping[str, Mapping[str, ParameterValue]]
-
-    def put(self, settings: dict[str, Any], name: str, value: ParameterValue, default: Any) -> None:
-        """Set a value among the ``settings``. ``default``: the value if they have none."""
-        before = settings.get(name)
-        if isinstance(before, list):
-            conditions = before
-        elif before is None:
-            conditions = []
-        else:
-            conditions = [{"value": before}]
-        every = self.text == "*"
-        if self.within is None:
-            settings[name] = (
-                value if every else [{"filter": self.text, "value": value}, *conditions]
-            )
-            return
-        if not conditions or "filter" in conditions[-1]:
-            conditions = [*conditions, {"value": default}]
-        first = conditions[0].get("filter")
-        if conditions[-1]["value"] is None or (not every and first not in (None, self.text)):
-            sentence = f"{self.key}: mergekit cannot express {name} for these blocks; remove it."
-            raise RecipeError(sentence, key=self.key)
-        if every:
-            gradients = [
-                {**condition, "value": self._along(condition["value"], value)}
-                for condition in conditions
-            ]
-            settings[name] = gradients if first else gradients[0]["value"]
-        else:
-            condition = {"filter": self.text, "value": self._along(conditions[0]["value"], value)}
-            settings[name] = [condition, *conditions[bool(first) :]]
-
-    def _along(self, before: Any, value: ParameterValue) -> _Gradient:
-        within = self.within or ()
-        if isinstance(before, _Gradient):
-            values = before.values
-        else:
-            values = (before,) * (1 + len(within))
-        inside = [value if here else old for here, old in zip(within, values[1:], strict=True)]
-        return _Gradient((values[0], *inside), self.key)
-
-
-@dataclass(frozen=True)
-class _Gradient:
-    """Values of a setting, outside of blocks and in each block. ``key``: the rule's, for errors."""
-
-    values: tuple[ParameterValue, ...]
-    key: str
-
-    def written(self) -> ParameterValue | list[float]:
-        """One value, or the shortest list that mergekit interpolates to these. Raises RecipeError.
-
-        mergekit interpolates at k/(n − 1) in block k of n, at 1 if it is the only one, and gives
-        tensors outside of blocks the first value.
-        """
-        if len(set(self.values)) == 1:
-            return self.values[0]
-        numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
-        outside = numbers[0]
-        inside = numbers[1:]
-        if len(numbers) < len(self.values) or (len(inside) > 1 and outside != inside[0]):
-            raise RecipeError(
-                f"{self.key}: a gradient of mergekit's has numbers, and tensors outside of blocks "
-                "have that of the first block; give the first block the value of all tensors.",
-                key=self.key,
-            )
-        if len(inside) == 1:
-            return numbers
-        last = len(inside) - 1
-        short = (inside[::step] for step in range(last, 0, -1) if last % step == 0)
-        return next(points for points in short if points == inside or _near(points, inside))
-
-
-def _near(points: Sequence[float], values: Sequence[float]) -> bool:
-    last = len(values) - 1
-    between = [interpolated(points, k / last) for k in range(len(values))]
-    return all(math.isclose(a, b, abs_tol=1e-12) for a, b in zip(between, values, strict=True))
-
-
-def _finished(value: Any) -> Any:
-    """A part of the document with its gradients as lists."""
-    if isinstance(value, dict):
-        return {key: _finished(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finished(item) for item in value]
-    if isinstance(value, _Gradient):
-        return value.written()
-    return value
+                    default: Any
+                    if model == _BASE:
+                        default = self.foreign.base_weight or 0.0
+                    else:
+                        default = shared_values.get(name)
+                    changes.put(model_settings, name, value, default)
 
 
 def _entry(model: str, weight: float | None, layers: Sequence[int] = ()) -> dict[str, Any]:
@@ -438,10 +338,10 @@ def _entry(model: str, weight: float | None, layers: Sequence[int] = ()) -> dict
     return entry
 
 
-def _pair(model: Path, adapter: Path | None, index: Index) -> str:
+def _pair(model: Path, adapter: Path | None, name_of: NameOf) -> str:
     if adapter is None:
-        return index(model)
-    return f"{index(model)}+{index(adapter)}"
+        return name_of(model)
+    return f"{name_of(model)}+{name_of(adapter)}"
 
 
 def _row(token: str, row: TokenSource, models: Mapping[str, str]) -> dict[str, Any]:
@@ -455,7 +355,9 @@ def _row(token: str, row: TokenSource, models: Mapping[str, str]) -> dict[str, A
         if row.token or row.token_id is not None:
             token_key = {"token": row.token} if row.token else {"token_id": row.token_id}
             source = {"kind": "model_token", "model": source, **token_key}
-    return {"source": source, **({"force": True} if row.force else {})}
+    if row.force:
+        return {"source": source, "force": True}
+    return {"source": source}
 
 
 def _layers(source: Source, number: int) -> tuple[int, int]:
@@ -486,8 +388,12 @@ def _may_keep_heads(recipe: Recipe) -> bool:
             names = ()
         if not _LABELLED.search(str(config.get("architectures"))):
             tasks.add(("no head",))
-        elif config.get("problem_type") != "regression":
-            tasks.add(() if any(map(UNNAMED_LABEL.fullmatch, names)) else names)
+        elif config.get("problem_type") == "regression":
+            continue
+        elif any(map(UNNAMED_LABEL.fullmatch, names)):
+            tasks.add(())
+        else:
+            tasks.add(names)
     return bool(tasks - {("no head",)}) and (len(tasks) > 1 or () in tasks)
 
 

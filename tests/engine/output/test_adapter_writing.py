@@ -97,7 +97,7 @@ def test_a_cut_is_the_nearest_matrix(shape: tuple[int, int], balanced: bool):
     for rank in (1, 3, 5):
         found = cut(matrix, rank, balanced=balanced)
         torch.testing.assert_close(found.b_OR @ found.a_RI, u[:, :rank] * s[:rank] @ vh[:rank])
-        assert found.kept == pytest.approx(float((s[:rank] ** 2).sum() / (s**2).sum()))
+        assert found.energy_share == pytest.approx(float((s[:rank] ** 2).sum() / (s**2).sum()))
         sides = found.b_OR.norm(dim=0), found.a_RI.norm(dim=1)
         equal = sides if balanced else (sides[1], torch.ones(rank, dtype=torch.float64))
         torch.testing.assert_close(*equal)
@@ -120,7 +120,7 @@ def test_a_product_is_cut_without_the_matrix():
         found = cut_product(product, rank)
         nearest = cut(whole, rank)
         torch.testing.assert_close(found.b_OR @ found.a_RI, nearest.b_OR @ nearest.a_RI)
-        assert found.kept == pytest.approx(nearest.kept)
+        assert found.energy_share == pytest.approx(nearest.energy_share)
 
 
 @pytest.mark.parametrize("method", ["linear", "task_arithmetic"])

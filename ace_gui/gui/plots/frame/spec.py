@@ -57,7 +57,9 @@ class PlotCurve(LegendEntry):
     names: Sequence[str] = ()
     """The texts next to the points."""
     indices: Sequence[int] = ()
-    """Points can be clicked; ``point_chosen`` then carries their entry here."""
+    """What ``point_chosen`` carries for a clicked point; empty: its index. Only points of curves
+    without a line can be clicked.
+    """
     with_keys: tuple[str, ...] = ()
     """Further keys that hide it."""
     in_legend: bool = True
@@ -205,7 +207,7 @@ class PlotSpec:
     words: Callable[[int], str] = str
     """Describes a whole group."""
     bar_width: float = 1.0
-    """A share of the group's width."""
+    """Of upright bars; neighbouring groups are 1 apart."""
 
     def in_theme(self, theme: Tokens) -> PlotSpec:
         """A copy with the theme's colours instead of their names."""
