@@ -59,7 +59,7 @@ def test_the_experts_inputs_are_measured_shown_and_merged_with(
     assert sheet["digits"] == [own.overlap, own.chance, own.centred, own.others, own.cosine]
     pair = [expected[session.selection, name] for name in ("digits", "shapes")]
     agree = sum(each.centred > each.others for each in pair)
-    assert panel.plot.caption.whole.startswith(f"{agree} of 2 estimates match their")
+    assert panel.plot.caption.full_text.startswith(f"{agree} of 2 estimates match their")
 
     session.results.findings.clear()  # as in a later window: what was measured is still known
     session.select(session.layers.merged[3].name)

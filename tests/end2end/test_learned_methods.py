@@ -27,7 +27,13 @@ from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.calibrated_models import bert_family, gpt2_family, mixture_family
 from tests.helpers.damage import ANY_FILE, TENSORS
 
-LEARNING = [name for name, method in METHODS.items() if method.learning is not None]
+LEARNING = [
+    name
+    for name, method in METHODS.items()
+    if method.learning is not None and not method.learning.by_block
+]
+"""Those that learn block after block have a test of their own (``test_prodistill``)."""
+
 every = pytest.mark.parametrize("method", LEARNING)
 
 

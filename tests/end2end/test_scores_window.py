@@ -83,7 +83,7 @@ def _try_a_listed_example(window: MainWindow, page: ScoresPage, store: Path, qtb
     assert lost - gained == pytest.approx(30 * drop)
     assert examples.list.rows.rowCount() == lost > 0
 
-    listed = examples.list.examples[0].found
+    listed = examples.list.examples[0].comparison
     examples.detail.try_button.click()
     assert window.workspace.trying.isVisible()
     operation = window.scoring.trying

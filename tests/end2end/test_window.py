@@ -53,8 +53,8 @@ def test_from_checkpoints_on_disk_to_a_model_that_loads(
     broken.mkdir()
     (broken / "model.safetensors").touch()
     window.conductor.add_experts([broken])
-    qtbot.waitUntil(window.notice.isVisible, timeout=PATIENCE)
-    assert "empty" in window.notice.sentence.text()
+    qtbot.waitUntil(lambda: "empty" in window.notice.sentence.text(), timeout=PATIENCE)
+    assert window.notice.isVisible()
     assert window.workspace.experts.model.rowCount() == len(family.experts)
 
     beats: list[ActivityState] = []

@@ -33,7 +33,7 @@ _TURNS: Final = (
     ("One layer", "Details of the selected tensor"),
     ("All layers", "γ and other views of the whole model"),
 )
-_LEAST: Final = (49, 22)  # in text lines: the minimum width and height for all three cards together
+_LEAST: Final = (49, 26)  # in text lines: the minimum width and height for all three cards together
 _UNFOLDED: Final = 38  # in text lines: in a lower window the views are folded at first
 _FOLD: Final = "Fold the views of all layers"
 _UNFOLD: Final = "Unfold the views of all layers"

@@ -185,7 +185,7 @@ class NamedBars(QWidget):
         self._colour = colour
         bars_text = ", ".join(f"{bar.title} {bar.text}" for bar in self._bars)
         self.setAccessibleName(bars_text)
-        self.setToolTip(bars_text)
+        self.setToolTip(tooltip(bars_text))
         self.updateGeometry()
         self.update()
 
