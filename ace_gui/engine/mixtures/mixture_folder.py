@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from torch import Tensor
@@ -34,11 +35,13 @@ def write_mixture(
     *,
     dtype: str | None = None,
     shard_bytes: int = SHARD_BYTES,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[JobProgress]:
     """Write the mixture as a model at ``out``, completely or not at all; yields the bytes done.
 
     ``out`` must be missing or empty. ``dtype``: a recipe's name of the format of all weights; None:
-    the base's formats. Raises OutputError, ResourceError, NonFiniteError and CheckpointError.
+    the base's formats. ``texts``: further files by name, which replace those of the base. Raises
+    OutputError, ResourceError, NonFiniteError and CheckpointError.
     """
     mixture = mixture_checkpoint(plan, routers)
     outputs = _outputs(plan, mixture, dtype)
@@ -49,9 +52,12 @@ def write_mixture(
         with TensorReader(mixture) as reader:
             yield from write_verified(stage, shards, _tensors(mixture, reader, outputs))
         files = mixture.side_files
-        copy_side_files({name: files[name] for name in files if name != _CONFIG}, stage)
+        made = {_CONFIG, *texts}
+        copy_side_files({name: files[name] for name in files if name not in made}, stage)
         config = _config(plan, mixture, dtype)
         (stage / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        for name, text in texts.items():
+            (stage / name).write_text(text, encoding="utf-8")
         promote(stage, target)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 import torch
@@ -22,6 +21,7 @@ from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.errors import RecipeError, TaskError
 from ace_gui.formatting import plain
+from ace_gui.recipe.mixtures import GateMode, MixtureExpert
 
 _SMALLEST: Final = 1e-8
 """The least length that a vector is divided by."""
@@ -29,36 +29,6 @@ _SMALLEST: Final = 1e-8
 _EMBEDDING: Final = "model.embed_tokens.weight"
 _ALIKE: Final = 5.0
 """A condition number of a block's router above which some experts get almost no tokens."""
-
-
-class GateMode(StrEnum):
-    """How the weights of routers are made. The value is written in recipes.
-
-    ``HIDDEN``: the hidden state of the last token of each prompt, before each block.
-    ``HIDDEN_AVG``: the mean over all tokens of a prompt. ``CHEAP_EMBED``: the sum of the tokens'
-    embeddings, the same for all blocks. ``RANDOM``: normally distributed. ``UNIFORM_RANDOM``:
-    uniform, as torch begins a linear layer.
-    """
-
-    HIDDEN = "hidden"
-    HIDDEN_AVG = "hidden_avg"
-    CHEAP_EMBED = "cheap_embed"
-    RANDOM = "random"
-    UNIFORM_RANDOM = "uniform_random"
-
-    @property
-    def needs_prompts(self) -> bool:
-        """Whether each expert needs a prompt."""
-        return self not in (GateMode.RANDOM, GateMode.UNIFORM_RANDOM)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoutedPrompts:
-    """The prompts of an expert: those that belong to it, and those that do not."""
-
-    expert: str
-    positive: tuple[str, ...] = ()
-    negative: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,18 +42,18 @@ class FixedRouters:
         return self.weights_BEH[block]
 
 
-def check_prompts(mode: GateMode, prompts: Sequence[RoutedPrompts]) -> None:
+def check_prompts(mode: GateMode, experts: Sequence[MixtureExpert]) -> None:
     """Raise RecipeError if an expert lacks prompts, or if all have the same."""
     if not mode.needs_prompts:
         return
-    for entry in prompts:
+    for entry in experts:
         if not any(prompt.strip() for prompt in entry.positive):
             raise RecipeError(
-                f"{plain(entry.expert)} has no `positive_prompts`, which routers of the mode "
+                f"{plain(entry.name)} has no `positive_prompts`, which routers of the mode "
                 f"{mode.value} are made of; add some, or choose `gate_mode: random`.",
                 key="positive_prompts",
             )
-    if len({(entry.positive, entry.negative) for entry in prompts}) < 2:
+    if len({(entry.positive, entry.negative) for entry in experts}) < 2:
         raise RecipeError(
             "All experts have the same prompts, so the router cannot choose between them; give "
             "each expert prompts of its own.",

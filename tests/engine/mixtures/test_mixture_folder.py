@@ -14,7 +14,8 @@ from torch import Tensor
 from ace_gui.architecture.mixture_layouts import DENSE_TYPES, LAYOUTS
 from ace_gui.engine.mixtures.mixture_folder import write_mixture
 from ace_gui.engine.mixtures.mixture_plan import MixtureModels, MixturePlan, plan_mixture
-from ace_gui.engine.mixtures.routers import FixedRouters, GateMode, random_routers
+from ace_gui.engine.mixtures.routers import FixedRouters, random_routers
+from ace_gui.recipe.mixtures import GateMode
 from tests.helpers.dense_models import dense_folder, dense_model
 from tests.helpers.models import load_folder
 

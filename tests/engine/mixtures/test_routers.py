@@ -13,8 +13,6 @@ from torch import Tensor
 from ace_gui.architecture.transformers_library import load_tokenizer
 from ace_gui.checkpoints.index import open_checkpoint
 from ace_gui.engine.mixtures.routers import (
-    GateMode,
-    RoutedPrompts,
     TokenPrompts,
     blocks_alike,
     check_prompts,
@@ -23,6 +21,7 @@ from ace_gui.engine.mixtures.routers import (
     tokens_of,
 )
 from ace_gui.errors import RecipeError, TaskError
+from ace_gui.recipe.mixtures import GateMode, MixtureExpert
 from tests.helpers.dense_models import dense_folder, with_tokenizer
 from tests.helpers.models import load_folder
 
@@ -108,19 +107,19 @@ def test_a_token_without_a_row_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", FROM_PROMPTS)
 def test_experts_without_prompts_or_with_equal_ones_are_refused(mode: GateMode) -> None:
-    first = RoutedPrompts(expert="first", positive=("code",))
+    first = MixtureExpert(model=Path("first"), positive=("code",))
     with pytest.raises(RecipeError, match="second has no"):
-        check_prompts(mode, [first, RoutedPrompts(expert="second")])
+        check_prompts(mode, [first, MixtureExpert(model=Path("second"))])
     with pytest.raises(RecipeError, match="second has no"):
-        check_prompts(mode, [first, RoutedPrompts(expert="second", positive=(" ",))])
+        check_prompts(mode, [first, MixtureExpert(model=Path("second"), positive=(" ",))])
     with pytest.raises(RecipeError, match="same prompts"):
-        check_prompts(mode, [first, RoutedPrompts(expert="second", positive=("code",))])
-    check_prompts(mode, [first, RoutedPrompts(expert="second", positive=("sea",))])
+        check_prompts(mode, [first, MixtureExpert(model=Path("second"), positive=("code",))])
+    check_prompts(mode, [first, MixtureExpert(model=Path("second"), positive=("sea",))])
 
 
 @pytest.mark.parametrize("mode", [GateMode.RANDOM, GateMode.UNIFORM_RANDOM])
 def test_random_routers_need_no_prompts(mode: GateMode) -> None:
-    check_prompts(mode, [RoutedPrompts(expert="first"), RoutedPrompts(expert="second")])
+    check_prompts(mode, [MixtureExpert(model=Path("first")), MixtureExpert(model=Path("second"))])
 
 
 def test_experts_that_are_almost_alike_are_found() -> None:
