@@ -28,7 +28,7 @@ from ace_gui.cli.console import (
     table,
 )
 from ace_gui.cli.gguf_files import job_after_merge, make, require_llama_cpp
-from ace_gui.cli.mixtures import build_mixture, mixture_given
+from ace_gui.cli.mixture_building import build_mixture, mixture_given
 from ace_gui.cli.options import counts_given
 from ace_gui.cli.recipes import recipe_of
 from ace_gui.cli.streams import say

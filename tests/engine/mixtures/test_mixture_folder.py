@@ -72,7 +72,7 @@ def test_equal_experts_are_the_dense_model(
     for _ in write_mixture(plan, _routers(plan), tmp_path / "out"):
         pass
     torch.testing.assert_close(
-        _logits(tmp_path / "out"), _logits(tmp_path / "base"), rtol=1e-4, atol=1e-4
+        _logits(tmp_path / "out"), _logits(tmp_path / "base"), rtol=0, atol=1e-5
     )
 
 
@@ -93,7 +93,7 @@ def test_the_attention_is_that_of_the_base(
     for _ in write_mixture(plan, _routers(plan), tmp_path / "out"):
         pass
     torch.testing.assert_close(
-        _logits(tmp_path / "out"), _logits(tmp_path / "base"), rtol=1e-4, atol=1e-4
+        _logits(tmp_path / "out"), _logits(tmp_path / "base"), rtol=0, atol=1e-5
     )
 
 
@@ -109,7 +109,7 @@ def test_a_shared_expert_is_added_by_its_gate(tmp_path: Path, dense: str) -> Non
         block.mlp.down_proj.weight.data *= 1.5
     with torch.no_grad():
         expected = model(TOKENS).logits
-    torch.testing.assert_close(_logits(tmp_path / "out"), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(_logits(tmp_path / "out"), expected, rtol=0, atol=1e-5)
 
 
 def test_each_expert_has_its_own_mlp_and_the_rest_is_the_base(tmp_path: Path) -> None:
