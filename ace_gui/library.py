@@ -8,6 +8,7 @@ Every function takes a recipe as the path of a recipe file, as a mapping with th
 from __future__ import annotations
 
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -56,6 +57,7 @@ from ace_gui.engine.in_memory import StateDict, merged_state_dicts
 from ace_gui.engine.inspecting import compare_recipes
 from ace_gui.engine.inspecting.model_contents import model_contents
 from ace_gui.engine.inspecting.model_diff import diff_models
+from ace_gui.engine.mixtures.building import mixture_to_folder, refuse_options
 from ace_gui.engine.output.exporters import with_output_checks
 from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.planning.prepare import prepare
@@ -69,7 +71,7 @@ from ace_gui.methods import METHODS
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.distillation import distillation_of
 from ace_gui.recipe.new_recipes import recipe_for_extraction
-from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
+from ace_gui.recipe.recipe_file import load_tasks, mixture_from, recipe_from, tasks_from
 from ace_gui.recipe.values import ParameterValue, SanityCheck, Task, limited
 
 GivenRecipe = Path | str | Mapping[str, object] | Recipe
@@ -141,9 +143,24 @@ def merge(
     keys of the recipe's ``distil``; None: as the recipe says. ``check``: whether a language model
     is tried on usual text; None: as the recipe says. For the rest see ``workflow.Options``.
 
+    A recipe with ``merge_method: moe``, or a file of mergekit-moe, builds a mixture of experts.
+    Then ``threads``, ``progress`` and ``convert`` count, and all others are refused.
+
     >>> ace_gui.merge(recipe, "merged").files
     ('README.md', 'merge_recipe.yaml', 'model.safetensors')
     """
+    mixture = mixture_from(recipe)
+    if mixture is not None:
+        idle: dict[str, object] = {
+            "resume": resume,
+            "distil": distil,
+            "check": check,
+            "evaluate": evaluate,
+        }
+        idle |= {"memory_bytes": memory_bytes, "complete_heads": complete_heads, "cluster": cluster}
+        refuse_options({**idle, "device": device not in ("auto", "cpu")})
+        use_threads(threads)
+        return _built_mixture(mixture_to_folder(mixture, Path(out), convert=convert), progress)
     options = workflow.Options(
         device=device,
         threads=threads,
@@ -160,6 +177,17 @@ def merge(
     if check is not None:
         loaded = replace(loaded, check=SanityCheck.ON if check else SanityCheck.OFF)
     return _result(workflow.merge_to_folder(loaded, Path(out), options), progress)
+
+
+def _built_mixture(events: Iterable[Event], progress: Progress | None) -> MergeResult:
+    begin = time.perf_counter()
+    built = _last(events, Exported, progress)
+    return MergeResult(
+        folder=built.folder,
+        seconds=time.perf_counter() - begin,
+        warnings=built.notes,
+        files=built.files,
+    )
 
 
 def extract(

@@ -33,6 +33,13 @@ from ace_gui.recipe.mergekit.reading import from_mergekit
 from ace_gui.recipe.mergekit.recognising import is_mergekit
 from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
+from ace_gui.recipe.mixtures import (
+    MIXTURE_KEYS,
+    MixtureDocument,
+    MixtureRecipe,
+    describes_mixture,
+    mixture_of,
+)
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.task_kinds import every_role
 from ace_gui.recipe.values import Recipe, Task, Vocabulary, model_name
@@ -70,6 +77,30 @@ def explained_file(path: Path) -> dict[str, tuple[KeyFate, ...]]:
         name = str(document.pop("name", "") if len(recipes) > 1 else "")
         fates[name] = explained(document, recipes.get(name, last))
     return fates
+
+
+def mixture_from(source: Path | str | Mapping[str, object] | Recipe) -> MixtureRecipe | None:
+    """A mixture of experts from its file, or from a mapping; None if this is another merge.
+
+    Relative paths start from the file's folder, or the working directory. Raises RecipeError.
+    """
+    if isinstance(source, Recipe):
+        return None
+    documents: Sequence[object]
+    if isinstance(source, Mapping):
+        file = Path("recipe")
+        documents = [_plain_paths(source)]
+    else:
+        file = Path(source)
+        documents = _documents(file)
+    content = documents[0]
+    if not isinstance(content, dict) or not describes_mixture(content):
+        return None
+    with _naming(file):
+        if len(documents) > 1:
+            raise RecipeError(f"{_SEVERAL}; a mixture of experts needs a file of its own.")
+        document = _validated(content, MixtureDocument, keys_of=MIXTURE_KEYS)
+        return mixture_of(document, ModelPaths(folder=file.parent))
 
 
 def load_tasks(path: Path) -> tuple[Task, ...]:
@@ -366,10 +397,10 @@ def _mapping(content: Any) -> dict[str, Any]:
             "recipe; list the models of its genome under 'models', and search with `ace-gui tune`.",
             key="genome",
         )
-    if "experts" in content and "models" not in content:
+    if describes_mixture(content):
         raise RecipeError(
-            "this builds a mixture of experts, as mergekit-moe does, which is not possible here; "
-            "list the models under 'models' to merge them.",
+            "this describes a mixture of experts, which only `ace-gui merge` and `ace_gui.merge` "
+            "make; for anything else, name the finished folder.",
             key="experts",
         )
     return content

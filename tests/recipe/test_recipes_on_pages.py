@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from ace_gui.paths import resource_path
-from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.recipe_file import load_recipe, mixture_from
 
 BLOCK = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 
@@ -27,3 +27,13 @@ def test_they_are_read(page: str, count: int, tmp_path):
         recipe = load_recipe(file)
         assert len(recipe.models) == 2
         assert not recipe.notes
+
+
+def test_the_mixture_is_read(tmp_path):
+    (text,) = whole_recipes("mixtures")
+    file = tmp_path / "recipe.yaml"
+    file.write_text(text, encoding="utf-8")
+    mixture = mixture_from(file)
+    assert mixture is not None
+    assert [expert.name for expert in mixture.experts] == ["coder", "writer"]
+    assert not mixture.notes

@@ -63,7 +63,7 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
 
     Raises RecipeError that names what cannot be translated.
     """
-    models = _ReferencedModels(paths=paths)
+    models = ReferencedModels(paths=paths)
     document, scopes = _without_modules(document)
     parts = _parts(document)
     if _names_only_the_base(document, parts):
@@ -75,14 +75,14 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
         recipe = _of_slices(document, parts, scopes, models)
     return replace(
         _with_tokenizer(recipe, document, models),
-        out_dtype=_out_dtype(document),
+        out_dtype=out_dtype_of(document.out_dtype, document.dtype),
         notes=tuple(dict.fromkeys((*models.notes, *recipe.notes))),
         from_mergekit=True,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ReferencedModels:
+class ReferencedModels:
     """Finds the models of a file. ``notes``: what was left out, a sentence each."""
 
     paths: ModelPaths
@@ -149,7 +149,7 @@ def _names_only_the_base(document: Document, parts: Sequence[MergekitSlice]) -> 
     return all(source.model == document.base_model for part in parts for source in part.sources)
 
 
-def _are_whole(parts: Sequence[MergekitSlice], models: _ReferencedModels) -> bool:
+def _are_whole(parts: Sequence[MergekitSlice], models: ReferencedModels) -> bool:
     """Whether the output has the blocks of its models, in their order."""
     if len(parts) > 1 or parts[0].base_model is not None:
         return False
@@ -158,7 +158,7 @@ def _are_whole(parts: Sequence[MergekitSlice], models: _ReferencedModels) -> boo
 
 
 def _of_whole_models(
-    document: Document, part: MergekitSlice, scopes: Scopes, models: _ReferencedModels
+    document: Document, part: MergekitSlice, scopes: Scopes, models: ReferencedModels
 ) -> Recipe:
     """The recipe of a merge of whole models."""
     reference = document.base_model or _first(document, part)
@@ -226,7 +226,7 @@ def _first(document: Document, part: MergekitSlice) -> Reference:
 
 
 def _of_slices(
-    document: Document, parts: Sequence[MergekitSlice], scopes: Scopes, models: _ReferencedModels
+    document: Document, parts: Sequence[MergekitSlice], scopes: Scopes, models: ReferencedModels
 ) -> Recipe:
     """The recipe of an output made of ranges of blocks."""
     bases = [_base_of(document, part, number) for number, part in enumerate(parts)]
@@ -282,7 +282,7 @@ def _slice_settings(
     part: MergekitSlice,
     sources: Sequence[Model],
     scopes: Scopes,
-    models: _ReferencedModels,
+    models: ReferencedModels,
 ) -> MergekitSettings:
     """The settings of a slice, whose base is the first of its ``sources``."""
     base, *experts = sources
@@ -360,17 +360,18 @@ def _refuse_own_numbers(part: MergekitSlice, offset: int) -> None:
                 )
 
 
-def _out_dtype(document: Document) -> OutputDtype | None:
-    name = (document.out_dtype or document.dtype or "").removeprefix("torch.")
+def out_dtype_of(out_dtype: str | None, dtype: str | None) -> OutputDtype | None:
+    """The format of the output by the two keys of a file. Raises RecipeError for another one."""
+    name = (out_dtype or dtype or "").removeprefix("torch.")
     if name and name not in _DTYPES:
         raise RecipeError(
             f"the number format {name!r} is not known here; choose one of {', '.join(_DTYPES)}.",
-            key="out_dtype" if document.out_dtype else "dtype",
+            key="out_dtype" if out_dtype else "dtype",
         )
     return _DTYPES[name] if name else None
 
 
-def _with_tokenizer(recipe: Recipe, document: Document, models: _ReferencedModels) -> Recipe:
+def _with_tokenizer(recipe: Recipe, document: Document, models: ReferencedModels) -> Recipe:
     """The recipe with the file's tokenizer and chat template."""
     if document.tokenizer is not None and document.tokenizer_source is not None:
         raise RecipeError(

@@ -27,13 +27,13 @@ Text = Annotated[str, BeforeValidator(text_of)]
 """Text in a file; a number counts as it is written."""
 
 
-class _FilePart(BaseModel):
+class FilePart(BaseModel):
     """A part of a file, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
-class Condition(_FilePart):
+class Condition(FilePart):
     """A value for tensors whose name contains ``filter``; for all without one, or for "*"."""
 
     value: _Written | list[_Written]
@@ -72,7 +72,7 @@ def _reference_of(value: object) -> object:
     return {"model": model}
 
 
-class ModelPath(_FilePart):
+class ModelPath(FilePart):
     """A folder, or a model of the local cache at a revision."""
 
     path: Annotated[Text, Field(min_length=1)]
@@ -87,7 +87,7 @@ class ModelPath(_FilePart):
 _ModelPath = Annotated[ModelPath, BeforeValidator(_path_of)]
 
 
-class Reference(_FilePart):
+class Reference(FilePart):
     """A model, and an adapter on it."""
 
     model: _ModelPath
@@ -106,7 +106,7 @@ ModelName = Annotated[Reference, BeforeValidator(_reference_of)]
 _Block = Annotated[int, Field(ge=0, le=100_000)]  # more would only take time
 
 
-class Model(_FilePart):
+class Model(FilePart):
     """One input. ``layer_range`` only within a slice."""
 
     model: ModelName
@@ -114,7 +114,7 @@ class Model(_FilePart):
     layer_range: tuple[_Block, _Block] | None = None
 
 
-class MergekitSlice(_FilePart):
+class MergekitSlice(FilePart):
     """A run of blocks of the output."""
 
     sources: Annotated[list[Model], Field(min_length=1)]
@@ -123,7 +123,7 @@ class MergekitSlice(_FilePart):
     residual_weight: float | None = None
 
 
-class Module(_FilePart):
+class Module(FilePart):
     """A part of the output with blocks of its own."""
 
     models: list[Model] | None = None
@@ -138,7 +138,7 @@ def _template(written: str) -> str:
     raise ValueError(f"must be {', '.join(TEMPLATES)} or Jinja text")
 
 
-class TokenRow(_FilePart):
+class TokenRow(FilePart):
     """A row for a token: that of another token, or zeros."""
 
     kind: Literal["model_token", "zero"]
@@ -147,14 +147,14 @@ class TokenRow(_FilePart):
     token_id: Annotated[int, Field(ge=0)] | None = None
 
 
-class Token(_FilePart):
+class Token(FilePart):
     """The row of a token for models that lack it; with ``force`` for all models."""
 
     source: TokenRow | ModelName | None = None
     force: bool = False
 
 
-class TokenizerChoice(_FilePart):
+class TokenizerChoice(FilePart):
     """The tokenizer of the output."""
 
     source: Literal["base", "union"] | ModelName = "union"
@@ -162,7 +162,7 @@ class TokenizerChoice(_FilePart):
     pad_to_multiple_of: Annotated[int, Field(ge=1)] | None = None
 
 
-class Document(_FilePart):
+class Document(FilePart):
     """A whole file."""
 
     merge_method: str

@@ -1,0 +1,104 @@
+"""``ace-gui merge`` with a file that describes a mixture of experts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ace_gui.cli.console import Outputs, Terminal, print_warnings, safe_text
+from ace_gui.cli.gguf_files import job_after_merge, make, require_llama_cpp
+from ace_gui.cli.options import recipe_given
+from ace_gui.engine.capabilities import use_threads
+from ace_gui.engine.contract.events import Exported
+from ace_gui.engine.mixtures.building import (
+    bytes_of,
+    mixture_to_folder,
+    prepare_mixture,
+    refuse_options,
+)
+from ace_gui.formatting import counted, human_bytes
+from ace_gui.recipe.mixtures import MixtureRecipe
+from ace_gui.recipe.output_forms import Output
+from ace_gui.recipe.recipe_file import mixture_from
+
+if TYPE_CHECKING:
+    from ace_gui.cli.commands import Merge
+
+_WITHOUT_EFFECT: Final = (
+    *("resume", "complete_heads", "evaluate", "distil", "cluster", "memory", "rank", "energy"),
+)
+"""Options that do nothing for a mixture, by the field of the command."""
+
+
+def mixture_given(command: Merge) -> MixtureRecipe | None:
+    """The mixture that the command's only file describes; None if it is another merge.
+
+    Raises RecipeError for a file that cannot be read, and for options that do not go with it.
+    """
+    if len(command.models) != 1:
+        return None
+    file = recipe_given(command.models[0])
+    if not file.is_file():
+        return None
+    recipe = mixture_from(file)
+    if recipe is None:
+        return None
+    options: dict[str, object] = {
+        f"--{name.replace('_', '-')}": getattr(command, name) for name in _WITHOUT_EFFECT
+    }
+    options["--check"] = command.sanity
+    options["--as"] = command.kind not in (None, Output.MODEL)
+    options["--device"] = command.device not in ("auto", "cpu")
+    refuse_options(options)
+    return recipe
+
+
+def build_mixture(command: Merge, recipe: MixtureRecipe) -> None:
+    """Build the mixture; with --dry-run only print what would be written."""
+    terminal = Terminal.of(command)
+    outputs = Outputs.of(command, (Path(command.models[0]), *recipe.paths), "files")
+    if command.dry_run:
+        prepared = prepare_mixture(recipe)
+        print_warnings(prepared.notes, terminal.notes)
+        content = {
+            "files": [],
+            "class": prepared.plan.layout.model_class,
+            "bytes": bytes_of(prepared),
+            "notes": list(prepared.notes),
+        }
+        outputs.write_json(command.json, content)
+        size = human_bytes(bytes_of(prepared))
+        name = prepared.plan.layout.model_class
+        terminal.results.print(safe_text(f"Would write a {name} of about {size}."))
+        return
+    assert command.out is not None
+    if command.gguf is not None:
+        require_llama_cpp(command.out, command.gguf, command.llama_cpp)
+    use_threads(command.threads)
+    begin = time.perf_counter()
+    events = mixture_to_folder(recipe, command.out, convert=command.convert)
+    result = terminal.result(events, Exported)
+    _print_built(command, recipe, result, time.perf_counter() - begin, outputs)
+    if command.gguf is not None:
+        make(job_after_merge(command.out, command.gguf, command.llama_cpp), terminal)
+
+
+def _print_built(
+    command: Merge, recipe: MixtureRecipe, result: Exported, seconds: float, outputs: Outputs
+) -> None:
+    terminal = Terminal.of(command)
+    print_warnings(result.notes, terminal.notes)
+    content = {
+        "files": list(result.files),
+        "folder": str(result.folder),
+        "bytes": result.bytes,
+        "seconds": seconds,
+        "notes": list(result.notes),
+    }
+    outputs.write_json(command.json, content)
+    experts = counted(len(recipe.experts), "expert", "experts")
+    size = f"{human_bytes(result.bytes)} in {result.folder}"
+    terminal.results.print(safe_text(f"Built a mixture of {experts} in {seconds:.1f} s; {size}:"))
+    for name in result.files:
+        terminal.results.print(safe_text(f"  {name}"))
