@@ -151,14 +151,8 @@ def merge(
     """
     mixture = mixture_from(recipe)
     if mixture is not None:
-        idle: dict[str, object] = {
-            "resume": resume,
-            "distil": distil,
-            "check": check,
-            "evaluate": evaluate,
-        }
-        idle |= {"memory_bytes": memory_bytes, "complete_heads": complete_heads, "cluster": cluster}
-        refuse_options({**idle, "device": device not in ("auto", "cpu")})
+        idle = (resume, distil, check, evaluate, memory_bytes, complete_heads, cluster)
+        _refuse_idle(device, idle)
         use_threads(threads)
         return _built_mixture(mixture_to_folder(mixture, Path(out), convert=convert), progress)
     options = workflow.Options(
@@ -177,6 +171,15 @@ def merge(
     if check is not None:
         loaded = replace(loaded, check=SanityCheck.ON if check else SanityCheck.OFF)
     return _result(workflow.merge_to_folder(loaded, Path(out), options), progress)
+
+
+_IDLE = ("resume", "distil", "check", "evaluate", "memory_bytes", "complete_heads", "cluster")
+"""Arguments of ``merge`` that a mixture of experts does not use."""
+
+
+def _refuse_idle(device: str, values: Sequence[object]) -> None:
+    options = dict(zip(_IDLE, values, strict=True))
+    refuse_options({**options, "device": device not in ("auto", "cpu")})
 
 
 def _built_mixture(events: Iterable[Event], progress: Progress | None) -> MergeResult:

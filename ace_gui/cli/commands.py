@@ -123,7 +123,7 @@ class Init(CommandOptions):
             raise typer.BadParameter("Give a base and at least one expert.")
 
 
-@command(app, "merge", "merging:merge")
+@command(app, "merge", "mixture_building:merge")
 class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
     """Merge a recipe, or a base and experts, into a folder that transformers loads.
 

@@ -28,7 +28,6 @@ from ace_gui.cli.console import (
     table,
 )
 from ace_gui.cli.gguf_files import job_after_merge, make, require_llama_cpp
-from ace_gui.cli.mixture_building import build_mixture, mixture_given
 from ace_gui.cli.options import counts_given
 from ace_gui.cli.recipes import recipe_of
 from ace_gui.cli.streams import say
@@ -82,10 +81,6 @@ if TYPE_CHECKING:
 
 def merge(command: Merge) -> None:
     """Merge a recipe, or a base and experts; with --dry-run only print what would be done."""
-    mixture = mixture_given(command)
-    if mixture is not None:
-        build_mixture(command, mixture)
-        return
     recipe = recipe_of(command.models, command.method, command.settings or ())
     recipe = in_form(recipe, command.kind, command.rank, command.energy)
     recipe = aligned(recipe, command.distil, command.limit, command.distil_how)

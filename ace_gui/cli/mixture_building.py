@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ace_gui.cli import merging
 from ace_gui.cli.console import Outputs, Terminal, print_warnings, safe_text
 from ace_gui.cli.gguf_files import job_after_merge, make, require_llama_cpp
 from ace_gui.cli.options import recipe_given
@@ -29,6 +30,15 @@ _WITHOUT_EFFECT: Final = (
     *("resume", "complete_heads", "evaluate", "distil", "cluster", "memory", "rank", "energy"),
 )
 """Options that do nothing for a mixture, by the field of the command."""
+
+
+def merge(command: Merge) -> None:
+    """Build the mixture that a file describes, or else merge."""
+    mixture = mixture_given(command)
+    if mixture is None:
+        merging.merge(command)
+    else:
+        build_mixture(command, mixture)
 
 
 def mixture_given(command: Merge) -> MixtureRecipe | None:
