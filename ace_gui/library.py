@@ -70,6 +70,7 @@ from ace_gui.library_results import Comparison, Evaluation, Inspection, MergeRes
 from ace_gui.methods import METHODS
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.distillation import distillation_of
+from ace_gui.recipe.mixtures import MixtureRecipe
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import load_tasks, mixture_from, recipe_from, tasks_from
 from ace_gui.recipe.values import ParameterValue, SanityCheck, Task, limited
@@ -141,10 +142,9 @@ def merge(
     ``device``: auto, cpu or cuda:N. ``threads`` None: torch chooses. ``resume``: continue an
     unfinished merge of the same recipe. ``distil``: align the merge with its experts; True, or the
     keys of the recipe's ``distil``; None: as the recipe says. ``check``: whether a language model
-    is tried on usual text; None: as the recipe says. For the rest see ``workflow.Options``.
-
-    A recipe with ``merge_method: moe``, or a file of mergekit-moe, builds a mixture of experts.
-    Then ``threads``, ``progress`` and ``convert`` count, and all others are refused.
+    is tried on usual text; None: as the recipe says. For the rest see ``workflow.Options``. A
+    recipe with ``merge_method: moe``, or a file of mergekit-moe, builds a mixture of experts. Then
+    ``threads``, ``progress`` and ``convert`` count, and all others are refused.
 
     >>> ace_gui.merge(recipe, "merged").files
     ('README.md', 'merge_recipe.yaml', 'model.safetensors')
@@ -153,8 +153,7 @@ def merge(
     if mixture is not None:
         idle = (resume, distil, check, evaluate, memory_bytes, complete_heads, cluster)
         _refuse_idle(device, idle)
-        use_threads(threads)
-        return _built_mixture(mixture_to_folder(mixture, Path(out), convert=convert), progress)
+        return _built_mixture(mixture, Path(out), threads, progress, convert=convert)
     options = workflow.Options(
         device=device,
         threads=threads,
@@ -165,12 +164,19 @@ def merge(
         evaluate=evaluate,
         cluster=cluster,
     )
-    loaded = recipe_from(recipe)
-    if distil is not None:
-        loaded = replace(loaded, distil=distillation_of(distil))
-    if check is not None:
-        loaded = replace(loaded, check=SanityCheck.ON if check else SanityCheck.OFF)
+    loaded = _with_choices(recipe_from(recipe), distil, check)
     return _result(workflow.merge_to_folder(loaded, Path(out), options), progress)
+
+
+def _with_choices(
+    recipe: Recipe, distil: bool | Mapping[str, Any] | None, check: bool | None
+) -> Recipe:
+    """The recipe with the arguments of ``merge`` that replace its own choices."""
+    if distil is not None:
+        recipe = replace(recipe, distil=distillation_of(distil))
+    if check is not None:
+        recipe = replace(recipe, check=SanityCheck.ON if check else SanityCheck.OFF)
+    return recipe
 
 
 _IDLE = ("resume", "distil", "check", "evaluate", "memory_bytes", "complete_heads", "cluster")
@@ -182,9 +188,17 @@ def _refuse_idle(device: str, values: Sequence[object]) -> None:
     refuse_options({**options, "device": device not in ("auto", "cpu")})
 
 
-def _built_mixture(events: Iterable[Event], progress: Progress | None) -> MergeResult:
+def _built_mixture(
+    mixture: MixtureRecipe,
+    out: Path,
+    threads: int | None,
+    progress: Progress | None,
+    *,
+    convert: bool,
+) -> MergeResult:
+    use_threads(threads)
     begin = time.perf_counter()
-    built = _last(events, Exported, progress)
+    built = _last(mixture_to_folder(mixture, out, convert=convert), Exported, progress)
     return MergeResult(
         folder=built.folder,
         seconds=time.perf_counter() - begin,

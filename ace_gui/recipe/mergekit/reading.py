@@ -168,10 +168,7 @@ def _of_whole_models(
     if not experts:
         raise RecipeError("there is no model besides the base; add one.", key="models")
     ends = [source.layer_range[1] for source in part.sources if source.layer_range]
-    if ends:
-        blocks: int | None = ends[0]
-    else:
-        blocks = models.blocks(reference)
+    blocks = ends[0] if ends else models.blocks(reference)
     settings = MergekitSettings(
         method=document.merge_method,
         base=next((source for source in part.sources if source not in experts), None),
@@ -412,12 +409,9 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: ReferencedModels
         return recipe
     if source == "union":
         return replace(recipe, vocabulary=Vocabulary.UNION)
-    if isinstance(source, str):
+    if isinstance(source, str) or named(source) == _BASE:
         return replace(recipe, vocabulary=Vocabulary.BASE_TOKENS)
-    name = named(source)
-    if name == _BASE:
-        return replace(recipe, vocabulary=Vocabulary.BASE_TOKENS)
-    return replace(recipe, tokenizer=name)
+    return replace(recipe, tokenizer=named(source))
 
 
 def _names(recipe: Recipe) -> dict[Pair, str]:
