@@ -19,7 +19,7 @@ from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds import evaluator_class
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.evaluating.task_data import Example, Picture, TaskData
-from ace_gui.engine.planning.alignment_checks import alignment_obstacle
+from ace_gui.engine.planning.alignment_checks import alignment_obstacle, left_out_sentence
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import RecipeError, TaskError
 from ace_gui.formatting import counted, plain
@@ -129,6 +129,19 @@ def _refuse_scoring_data(
             key="calibration",
             path=data.table.path,
         )
+
+
+def warnings_about_inputs(
+    prepared: Prepared,
+    tasks: Sequence[TaskData],
+    distinctions: Mapping[tuple[str, str], float],
+) -> tuple[str, ...]:
+    """The sentences of ``doubts``, and one on tasks without inputs."""
+    sentences = doubts(tasks, distinctions)
+    left_out = left_out_sentence(prepared)
+    if left_out:
+        return (*sentences, left_out)
+    return sentences
 
 
 def doubts(

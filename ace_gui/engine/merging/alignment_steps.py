@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from torch import Tensor
+
+from ace_gui.engine.adapting.objectives import Kept, LearnedTask, descended
+from ace_gui.engine.adapting.shared_parameters import SharedParameters
+from ace_gui.engine.adapting.trained_changes import TrainedChanges
+from ace_gui.engine.adapting.training import CheckedLoop, Seen
 from ace_gui.engine.contract.events import LearningProgress
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.planning.trained_tensors import TrainedTensors, rank_of
 from ace_gui.recipe.distillation import Trained
 
 TITLE: Final = "aligning with the experts"
@@ -52,6 +61,60 @@ def rates(steps: int) -> list[float]:
             done = (step - falling + 1) / max(steps - falling, 1)
             shares.append(1 - (1 - LAST_RATE) * done)
     return shares
+
+
+def changes_begun(
+    plan: TrainedTensors,
+    rows: Sequence[PlanRow],
+    value: Callable[[PlanRow], Tensor],
+    parameters: SharedParameters,
+    *,
+    seed: int,
+) -> TrainedChanges:
+    """Additions of 0 to the tensors of some of the plan's rows.
+
+    ``value``: a row's merged tensor, float32, on the device of the training.
+    """
+    starts = {row.tensor: value(row) for row in rows}
+    ranks = {}
+    if plan.rank is not None:
+        ranks = {row.tensor: rank_of(row.tensor_shape) for row in rows}
+    return TrainedChanges(starts, ranks, parameters, seed=seed)
+
+
+def alignment_loop(
+    changes: TrainedChanges,
+    parameters: SharedParameters,
+    tasks: Sequence[LearnedTask],
+    schedule: LearningSchedule,
+    check: Callable[[], Mapping[str, float]],
+) -> CheckedLoop:
+    """The loop that trains additions to the tensors of ``parameters``.
+
+    ``check``: a number for each task on its inputs kept back; less is better.
+    """
+
+    def stepped(step: int) -> Seen:
+        changes.write()
+        parameters.forget_gradients()
+        seen = descended(tasks, step, Kept(0))
+        changes.pull()
+        latest = loop.state.checks[max(loop.state.checks)]
+        return replace(seen, figures=tuple(latest.values()))
+
+    def checked() -> Mapping[str, float]:
+        changes.write()
+        return check()
+
+    loop = CheckedLoop(
+        changes.values,
+        stepped,
+        schedule,
+        rates=rates(schedule.steps).__getitem__,
+        check=checked,
+        every=CHECKED_EVERY,
+    )
+    return loop
 
 
 def news(*, done: int, total: int, curve: str, warnings: tuple[str, ...]) -> LearningProgress:

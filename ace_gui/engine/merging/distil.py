@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,38 +23,36 @@ from ace_gui.engine.adapting.expert_answers import (
     answers_of,
     distinction,
 )
-from ace_gui.engine.adapting.objectives import Kept, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.task_models import repeatable, share_body
 from ace_gui.engine.adapting.trained_changes import TrainedChanges
-from ace_gui.engine.adapting.training import CheckedLoop, Seen, TrainingState, trained
+from ace_gui.engine.adapting.training import TrainingState, trained
 from ace_gui.engine.calibrating.calibrate import Calibration, digest
 from ace_gui.engine.contract.distilled import Distilled, TaskDivergence
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
+from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.evaluating.evaluators import Evaluator
 from ace_gui.engine.evaluating.kinds import evaluator
 from ace_gui.engine.evaluating.loaded_models import Loaded, load
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.kept_files import is_there, keep_tensors, open_tensors, warn_recomputed
-from ace_gui.engine.merging.alignment_inputs import Parts, doubts, parts_of
+from ace_gui.engine.merging.alignment_inputs import Parts, parts_of, warnings_about_inputs
 from ace_gui.engine.merging.alignment_steps import (
-    CHECKED_EVERY,
     IN_WORDS,
     TITLE,
     LearningSchedule,
+    alignment_loop,
+    changes_begun,
     news,
-    rates,
 )
 from ace_gui.engine.merging.distil_blocks import FOLDER, BlockAlignment, trained_files
 from ace_gui.engine.merging.store import MergeStore
 from ace_gui.engine.merging.tensor_merge import rounded
-from ace_gui.engine.planning.alignment_checks import left_out_sentence
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.trained_tensors import (
     TrainedTensors,
     copies_of,
-    rank_of,
     trained_tensors,
 )
 from ace_gui.errors import CheckpointError
@@ -162,6 +160,7 @@ class WholeAlignment:
         self._distil = distil
         self._device = device
         self._plan: TrainedTensors = trained_tensors(prepared, distil)
+        self._merged = store.reader()
         self._parameters = SharedParameters(self._plan.names)
         self._answers: dict[str, list[ExpertAnswer]] = {}
         self._parts: dict[str, Parts] = {}
@@ -173,19 +172,17 @@ class WholeAlignment:
     def run(self) -> Iterator[Progress]:
         """Ask the experts, then train."""
         yield from self._asked()
-        self._doubts = self._doubts_about_inputs()
-        merged = self._merged_models()
-        self._changes = self._begun()
-        tasks = self._tasks(merged)
+        data_of_tasks = [data for data, _ in self._all_tasks()]
+        self._doubts = warnings_about_inputs(self._prepared, data_of_tasks, self._distinctions)
+        tasks = self._tasks(self._merged_models())
+        seed = self._prepared.recipe.seed
+        self._changes = changes_begun(
+            self._plan, self._plan.rows, self._value, self._parameters, seed=seed
+        )
         steps = self._distil.steps
-        shares = rates(steps)
-        loop = CheckedLoop(
-            self._changes.values,
-            lambda step: self._stepped(tasks, step, loop.state),
-            LearningSchedule(steps=steps, learning_rate=self._plan.learning_rate),
-            rates=shares.__getitem__,
-            check=lambda: self._checked(tasks),
-            every=CHECKED_EVERY,
+        schedule = LearningSchedule(steps=steps, learning_rate=self._plan.learning_rate)
+        loop = alignment_loop(
+            self._changes, self._parameters, tasks, schedule, lambda: self._divergences(tasks)
         )
         folder = self._store.folder / TRAINING
         yield news(done=0, total=steps, curve=CURVE, warnings=self._doubts)
@@ -241,13 +238,6 @@ class WholeAlignment:
             some = other_data.examples[:LOOKED_AT]
             self._distinctions[own_data.name, other_data.name] = distinction(expert, some)
 
-    def _doubts_about_inputs(self) -> tuple[str, ...]:
-        sentences = doubts([data for data, _ in self._all_tasks()], self._distinctions)
-        left_out = left_out_sentence(self._prepared)
-        if left_out:
-            return (*sentences, left_out)
-        return sentences
-
     def _merged_models(self) -> list[Evaluator]:
         """The merged model on every task, with the same parameters where these are trained."""
         shapes = {row.tensor: row.tensor_shape for row in self._plan.rows}
@@ -274,16 +264,9 @@ class WholeAlignment:
             evaluators.append(evaluator(data, loading, model))
         return evaluators
 
-    def _begun(self) -> TrainedChanges:
-        starts: dict[str, Tensor] = {}
-        ranks: dict[str, int] = {}
-        read = self._store.reader()
-        for row in self._plan.rows:
-            starts[row.tensor] = read(row.tensor).float().to(self._device)
-            if self._plan.rank is not None:
-                ranks[row.tensor] = rank_of(row.tensor_shape)
-        seed = self._prepared.recipe.seed
-        return TrainedChanges(starts, ranks, self._parameters, seed=seed)
+    def _value(self, row: PlanRow) -> Tensor:
+        """A tensor of the merge, float32."""
+        return self._merged(row.tensor).float().to(self._device)
 
     def _tasks(self, models: Sequence[Evaluator]) -> list[AlignedTask]:
         tasks = []
@@ -295,20 +278,8 @@ class WholeAlignment:
             tasks.append(AlignedTask(model, expected, size=size, seed=seed))
         return tasks
 
-    def _stepped(self, tasks: Sequence[AlignedTask], step: int, state: TrainingState) -> Seen:
-        """One step's losses, with the gradients of the values."""
-        assert self._changes is not None
-        self._changes.write()
-        self._parameters.forget_gradients()
-        seen = descended(tasks, step, Kept(0))
-        self._changes.pull()
-        latest = state.checks[max(state.checks)]
-        return replace(seen, figures=tuple(latest.values()))
-
-    def _checked(self, tasks: Sequence[AlignedTask]) -> Mapping[str, float]:
+    def _divergences(self, tasks: Sequence[AlignedTask]) -> Mapping[str, float]:
         """The divergence of each task on its inputs kept back."""
-        assert self._changes is not None
-        self._changes.write()
         divergences = {}
         for task in tasks:
             back = self._parts[task.name].kept_back

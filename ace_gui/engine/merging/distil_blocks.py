@@ -13,34 +13,28 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.adapting.objectives import Kept, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.trained_changes import TrainedChanges
-from ace_gui.engine.adapting.training import CheckedLoop, Seen, trained
+from ace_gui.engine.adapting.training import trained
 from ace_gui.engine.calibrating.calibrate import Calibration
 from ace_gui.engine.contract.distilled import Distilled, TaskDivergence
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.kept_files import is_there, keep_tensors, open_tensors, warn_recomputed
-from ace_gui.engine.merging.alignment_inputs import Parts, doubts, parts_of
+from ace_gui.engine.merging.alignment_inputs import Parts, parts_of, warnings_about_inputs
 from ace_gui.engine.merging.alignment_steps import (
-    CHECKED_EVERY,
     IN_WORDS,
     TITLE,
     LearningSchedule,
+    alignment_loop,
+    changes_begun,
     news,
-    rates,
 )
 from ace_gui.engine.merging.passing_blocks import BlockPasses, relative
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MergeStore
-from ace_gui.engine.planning.alignment_checks import left_out_sentence
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.trained_tensors import (
-    TrainedTensors,
-    rank_of,
-    trained_tensors,
-)
+from ace_gui.engine.planning.trained_tensors import TrainedTensors, trained_tensors
 from ace_gui.errors import CheckpointError
 from ace_gui.recipe.distillation import Distillation
 
@@ -79,12 +73,8 @@ class BlockAlignment(BlockPasses):
 
     def run(self) -> Iterator[Progress]:
         """Train every block, the first one first."""
-        sentences = doubts([data for source in self._sources for data, _ in source.tasks], {})
-        left_out = left_out_sentence(self._prepared)
-        if left_out:
-            self._doubts = (*sentences, left_out)
-        else:
-            self._doubts = sentences
+        tasks = [data for source in self._sources for data, _ in source.tasks]
+        self._doubts = warnings_about_inputs(self._prepared, tasks, {})
         yield news(done=0, total=self._distil.steps, curve=CURVE, warnings=self._doubts)
         yield from self._passes()
 
@@ -99,8 +89,8 @@ class BlockAlignment(BlockPasses):
                     expert=self._prepared.recipe.expert_names[paths.expert],
                     inputs=len(parts.trained),
                     kept_back=len(parts.kept_back),
-                    before=relative(paths.plain_back, paths.wanted_back),
-                    after=relative(paths.merged_back, paths.wanted_back),
+                    before=relative(paths.plain_back, paths.expected_back),
+                    after=relative(paths.merged_back, paths.expected_back),
                 )
             )
         is_better = sum(task.after for task in tasks) < sum(task.before for task in tasks)
@@ -145,7 +135,8 @@ class BlockAlignment(BlockPasses):
         file = self._folder / f"block-{block:04d}.safetensors"
         stored = _kept(file, [row.tensor for row in rows])
         if stored is None:
-            changes = self._changes(parameters, rows)
+            seed = self._prepared.recipe.seed
+            changes = changes_begun(self._plan, rows, self._value, parameters, seed=seed)
             yield from self._trained(block, parameters, changes)
             stored = {row.tensor: changes.tensor(row.tensor) for row in rows}
             self._folder.mkdir(exist_ok=True)
@@ -154,39 +145,17 @@ class BlockAlignment(BlockPasses):
             parameters.write(name, values.to(self._device))
         self._names |= stored.keys()
 
-    def _changes(self, parameters: SharedParameters, rows: Sequence[PlanRow]) -> TrainedChanges:
-        starts = {row.tensor: self._value(row) for row in rows}
-        ranks = {}
-        if self._plan.rank is not None:
-            ranks = {row.tensor: rank_of(row.tensor_shape) for row in rows}
-        return TrainedChanges(starts, ranks, parameters, seed=self._prepared.recipe.seed)
-
     def _trained(
         self, block: int, parameters: SharedParameters, changes: TrainedChanges
     ) -> Iterator[LearningProgress]:
         tasks = self._tasks_of(block)
-        steps = self._distil.steps
 
-        def checked() -> Mapping[str, float]:
-            changes.write()
+        def distances() -> Mapping[str, float]:
             return {task.name: task.distance() for task in tasks}
 
-        def stepped(step: int) -> Seen:
-            changes.write()
-            parameters.forget_gradients()
-            seen = descended(tasks, step, Kept(0))
-            changes.pull()
-            latest = loop.state.checks[max(loop.state.checks)]
-            return replace(seen, figures=tuple(latest.values()))
-
-        loop = CheckedLoop(
-            changes.values,
-            stepped,
-            LearningSchedule(steps=steps, learning_rate=self._plan.learning_rate),
-            rates=rates(steps).__getitem__,
-            check=checked,
-            every=CHECKED_EVERY,
-        )
+        learning_rate = self._plan.learning_rate
+        schedule = LearningSchedule(steps=self._distil.steps, learning_rate=learning_rate)
+        loop = alignment_loop(changes, parameters, tasks, schedule, distances)
         title = f"{TITLE}, block {block + 1} of {len(self._model.blocks)}"
         names = [paths.data.name for paths in self._paths]
         yield from trained(loop, self._folder, block, title=title, experts=names, curve=CURVE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,11 @@ from ace_gui.engine.calibrating.statistics_folder import StatisticsWriter
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.alignment_inputs import Parts
+from ace_gui.engine.merging.alignment_steps import LearningSchedule
 from ace_gui.engine.merging.merged_values import LearnedRow, MergedValues, put_fixed
 from ace_gui.engine.merging.passing_blocks import BlockPasses, require_blocks
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.planning.trained_tensors import shared_rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Steps:
-    """The parameters of the training loop."""
-
-    steps: int
-    learning_rate: float
 
 
 def _one_each(value: Tensor) -> Tensor:
@@ -135,9 +128,8 @@ class LearningByBlock(BlockPasses):
 
         method: Any = self._parameters_of_method
         steps = method.epochs * max(task.steps for task in tasks)
-        loop = Loop(
-            values.all(), objective, _Steps(steps=steps, learning_rate=method.learning_rate)
-        )
+        schedule = LearningSchedule(steps=steps, learning_rate=method.learning_rate)
+        loop = Loop(values.all(), objective, schedule)
         title = f"{self._title}, block {block + 1} of {len(self._model.blocks)}"
         names_of_experts = list(self._prepared.plan.recipe.expert_names)
         yield from trained(

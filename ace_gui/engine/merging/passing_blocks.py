@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import math
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,9 +34,7 @@ from ace_gui.engine.merging.alignment_inputs import Parts
 from ace_gui.engine.merging.readers import ModelReader, Readers
 from ace_gui.engine.planning.models import answering_name
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.trained_tensors import (
-    shared_rows,
-)
+from ace_gui.engine.planning.trained_tensors import shared_rows
 from ace_gui.errors import MismatchError
 
 _HEADS: Final = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
@@ -81,13 +80,13 @@ class BlockInputs:
     merged: list[Passing]
     """Inputs to train with, in the merged model."""
 
-    wanted: list[Passing]
+    expected: list[Passing]
     """The same in the expert."""
 
     merged_back: list[Passing]
     """Inputs kept back, in the merged model."""
 
-    wanted_back: list[Passing]
+    expected_back: list[Passing]
     """The same in the expert."""
 
     plain_back: list[Passing]
@@ -121,14 +120,14 @@ class BlockTask:
         losses = []
         for index in self._units[unit]:
             output_NLH = self._model.output(self._block, self._paths.merged[index])
-            wanted_NLH = self._paths.wanted[index].states_NLH
-            losses.append((output_NLH - wanted_NLH).square().sum())
+            expected_NLH = self._paths.expected[index].states_NLH
+            losses.append((output_NLH - expected_NLH).square().sum())
         return Found(loss=torch.stack(losses).sum(), spread=None, distance=None)
 
     def distance(self) -> float:
         """The squared difference on inputs kept back, as a share of the expert's square."""
         outputs = [self._model.passed(self._block, passing) for passing in self._paths.merged_back]
-        return relative(outputs, self._paths.wanted_back)
+        return relative(outputs, self._paths.expected_back)
 
 
 def _units(passings: Sequence[Passing], size: int) -> list[list[int]]:
@@ -155,7 +154,7 @@ def relative(ones: Sequence[Passing], expected: Sequence[Passing]) -> float:
     return math.fsum(differences) / max(math.fsum(squares), 1e-300)
 
 
-class BlockPasses:
+class BlockPasses(ABC):
     """Lets all inputs pass block after block, and trains each on the way.
 
     ``batch``: inputs of a task in a step.
@@ -222,23 +221,23 @@ class BlockPasses:
         for row in rows:
             parameters.write(row.tensor, self._expert_value(row, expert).to(self._device))
 
+    @abstractmethod
     def _put_merged(self, parameters: SharedParameters, rows: Sequence[PlanRow]) -> None:
         """Set tensors to those of the merge before it is trained."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _learned_of(self, rows: Sequence[PlanRow]) -> Sequence[PlanRow]:
         """Those of a block's rows whose tensors are trained."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _learned(
         self, block: int, parameters: SharedParameters, rows: Sequence[PlanRow]
     ) -> Iterator[LearningProgress]:
         """Train a block's tensors, or use those of an earlier run."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _parts_of(self, count: int) -> Parts:
         """Which of a task's inputs are trained with."""
-        raise NotImplementedError
 
     def _begin(self) -> None:
         """Let all inputs reach the first block, in the merge and in their experts."""
@@ -268,9 +267,9 @@ class BlockPasses:
             data=data,
             expert=expert,
             merged=trained,
-            wanted=[],
+            expected=[],
             merged_back=back,
-            wanted_back=[],
+            expected_back=[],
             plain_back=back,
         )
 
@@ -281,8 +280,8 @@ class BlockPasses:
             for data, loading in self._sources[paths.expert].tasks
             if data.name == paths.data.name
         )
-        paths.wanted = self._begun_part(paths.data, loading, parts.trained)
-        paths.wanted_back = self._begun_part(paths.data, loading, parts.kept_back)
+        paths.expected = self._begun_part(paths.data, loading, parts.trained)
+        paths.expected_back = self._begun_part(paths.data, loading, parts.kept_back)
 
     def _begun_part(
         self, data: TaskData, loading: Loading, indices: Sequence[int]
@@ -309,15 +308,16 @@ class BlockPasses:
         self._put_merged(parameters, rows)
         for paths, (ones, back) in zip(self._paths, expected, strict=True):
             paths.plain_back = self._passed(block, paths.plain_back)
-            paths.wanted = ones
-            paths.wanted_back = back
+            paths.expected = ones
+            paths.expected_back = back
         if learned:
             yield from self._learned(block, parameters, learned)
         for paths in self._paths:
             paths.merged = self._passed(block, paths.merged)
             paths.merged_back = self._passed(block, paths.merged_back)
         self._curve[block + 1] = {
-            paths.data.name: relative(paths.merged_back, paths.wanted_back) for paths in self._paths
+            paths.data.name: relative(paths.merged_back, paths.expected_back)
+            for paths in self._paths
         }
         empty(self._model.blocks[block])
 
@@ -331,8 +331,8 @@ class BlockPasses:
             if paths.expert != latest:
                 self._put_expert(parameters, rows, paths.expert)
                 latest = paths.expert
-            ones = self._passed(block, paths.wanted)
-            passed.append((ones, self._passed(block, paths.wanted_back)))
+            ones = self._passed(block, paths.expected)
+            passed.append((ones, self._passed(block, paths.expected_back)))
         return passed
 
     def _passed(self, block: int, passings: Sequence[Passing]) -> list[Passing]:
