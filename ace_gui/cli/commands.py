@@ -123,7 +123,7 @@ class Init(CommandOptions):
             raise typer.BadParameter("Give a base and at least one expert.")
 
 
-@command(app, "merge", "mixture_building:merge")
+@command(app, "merge", "merging:merge")
 class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
     """Merge a recipe, or a base and experts, into a folder that transformers loads.
 
@@ -259,8 +259,8 @@ class Verify(Reading, WithJson):
             raise typer.BadParameter("Give a base, at least one expert, and the merged model.")
 
 
-@command(app, "estimate", "merging:estimate_recipe")
-@command(app, "plan", "merging:under_old_name", hidden=True)  # until the next release
+@command(app, "estimate", "estimating:estimate_recipe")
+@command(app, "plan", "estimating:under_old_name", hidden=True)  # until the next release
 class Estimate(Computing, WithCluster, WithJson):
     """Estimate the work, memory, disk space and time of a merge; merge nothing."""
 

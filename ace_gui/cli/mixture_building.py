@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ace_gui.cli import merging
 from ace_gui.cli.console import Outputs, Terminal, print_warnings, safe_text
 from ace_gui.cli.gguf_files import job_after_merge, make, require_llama_cpp
 from ace_gui.cli.options import recipe_given
@@ -27,18 +26,16 @@ if TYPE_CHECKING:
     from ace_gui.cli.commands import Merge
 
 _WITHOUT_EFFECT: Final = (
-    *("resume", "complete_heads", "evaluate", "distil", "cluster", "memory", "rank", "energy"),
+    "resume",
+    "complete_heads",
+    "evaluate",
+    "distil",
+    "cluster",
+    "memory",
+    "rank",
+    "energy",
 )
 """Options that do nothing for a mixture, by the field of the command."""
-
-
-def merge(command: Merge) -> None:
-    """Build the mixture that a file describes, or else merge."""
-    mixture = mixture_given(command)
-    if mixture is None:
-        merging.merge(command)
-    else:
-        build_mixture(command, mixture)
 
 
 def mixture_given(command: Merge) -> MixtureRecipe | None:
@@ -71,15 +68,16 @@ def build_mixture(command: Merge, recipe: MixtureRecipe) -> None:
     if command.dry_run:
         prepared = prepare_mixture(recipe)
         print_warnings(prepared.notes, terminal.notes)
+        name = prepared.plan.layout.model_class
+        bytes_to_write = bytes_of(prepared)
         content = {
             "files": [],
-            "class": prepared.plan.layout.model_class,
-            "bytes": bytes_of(prepared),
+            "class": name,
+            "bytes": bytes_to_write,
             "notes": list(prepared.notes),
         }
         outputs.write_json(command.json, content)
-        size = human_bytes(bytes_of(prepared))
-        name = prepared.plan.layout.model_class
+        size = human_bytes(bytes_to_write)
         terminal.results.print(safe_text(f"Would write a {name} of about {size}."))
         return
     assert command.out is not None
