@@ -85,6 +85,14 @@ def alternatives(words: Collection[str]) -> str:
     return last
 
 
+def conjunction(words: Collection[str]) -> str:
+    """The words in a sentence, as in "a base, a model and an adapter"."""
+    *first, last = words
+    if first:
+        return f"{', '.join(first)} and {last}"
+    return last
+
+
 def number_text(value: float, digits: int = 2) -> str:
     """``value`` with ``digits`` significant digits: "0.31", "12", "4.2×10⁻⁵"."""
     if not math.isfinite(value):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ace_gui.engine.contract.model_figures import LARGE_CHANGE
-from ace_gui.formatting import counted, listing, plain
+from ace_gui.formatting import conjunction, counted, listing, plain
 
 NEGLIGIBLE: Final = 0.005
 """Coefficients and shares of a change that are not mentioned."""
@@ -141,16 +141,9 @@ def _shares_sentence(experts: Sequence[str], shares: Sequence[float]) -> str:
     values = [share for _, share in parts]
     mean = 1 / len(parts)
     if len(parts) > 1 and all(abs(share - mean) <= NEGLIGIBLE for share in values):
-        return f"It is the mean of {_joined([f'`{plain(name)}`' for name, _ in parts])}"
+        return f"It is the mean of {conjunction([f'`{plain(name)}`' for name, _ in parts])}"
     words = [f"{share_text(share)} of `{plain(name)}`" for name, share in parts]
-    return f"It contains {_joined(words)}, nothing else"
-
-
-def _joined(words: Sequence[str]) -> str:
-    *first, last = words
-    if first:
-        return f"{', '.join(first)} and {last}"
-    return last
+    return f"It contains {conjunction(words)}, nothing else"
 
 
 def _uneven(contents: ModelContents) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ace_gui.engine.contract.findings import (
     LayerReport,
@@ -16,11 +14,9 @@ from ace_gui.engine.contract.findings import (
 )
 from ace_gui.engine.contract.health import gamma_unreliable
 from ace_gui.engine.contract.plan import Plan, PlanRow
+from ace_gui.engine.contract.scored import TaskScore, finite_or_none
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import counted
-
-if TYPE_CHECKING:
-    from ace_gui.engine.contract.scored import TaskScore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +74,7 @@ class FigureContent:
         if len(thresholds) != 1:
             return None
         (tau,) = thresholds
-        if tau is not None and math.isfinite(tau):
-            return tau
-        return None
+        return finite_or_none(tau)
 
     @property
     def experts(self) -> Sequence[str]:

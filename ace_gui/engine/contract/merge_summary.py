@@ -17,7 +17,7 @@ from ace_gui.engine.contract.figure_content import FigureContent
 from ace_gui.engine.contract.model_figures import forecast
 from ace_gui.engine.contract.plan import Disposition, PlanRow, role_family
 from ace_gui.engine.contract.scored import BASE, EXPERTS, MeanScore, means
-from ace_gui.formatting import counted, duration, number_text
+from ace_gui.formatting import conjunction, counted, duration, number_text
 from ace_gui.linalg.heterogeneity import USUAL_TAU
 
 if TYPE_CHECKING:
@@ -217,12 +217,7 @@ def place_of(rows: Sequence[PlanRow]) -> str:
     ranges = list(_ranges(blocks))
     if len(ranges) > RANGES_NAMED:
         return f"{len(blocks)} blocks, {role}"
-    listed = ", ".join(ranges[:-1])
-    if listed:
-        named = f"{listed} and {ranges[-1]}"
-    else:
-        named = ranges[-1]
-    return f"{'block' if len(blocks) == 1 else 'blocks'} {named}, {role}"
+    return f"{'block' if len(blocks) == 1 else 'blocks'} {conjunction(ranges)}, {role}"
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[str]:
@@ -334,11 +329,7 @@ def _other_fates(content: FigureContent) -> Iterator[str]:
             kinds.append("other tensors")
         if not kinds:
             continue
-        listed = ", ".join(kinds[:-1])
-        if listed:
-            subject = f"{listed} and {kinds[-1]}"
-        else:
-            subject = kinds[-1]
+        subject = conjunction(kinds)
         yield f"{subject[:1].upper()}{subject[1:]} are {fate}."
 
 

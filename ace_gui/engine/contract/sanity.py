@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ace_gui.engine.contract.scored import finite_or_none
 from ace_gui.formatting import number_text
 
 FAR: Final = 1.5
@@ -67,8 +68,10 @@ class SanityResult:
     def record(self) -> dict[str, Any]:
         """The values for JSON, which has no number for NaN and infinity."""
         return {
-            "perplexities": {name: _number(value) for name, value in self.perplexities.items()},
-            "merged": _number(self.merged),
+            "perplexities": {
+                name: finite_or_none(value) for name, value in self.perplexities.items()
+            },
+            "merged": finite_or_none(self.merged),
             "seconds": self.seconds,
             "skipped": self.skipped,
             "sentence": self.sentence,
@@ -94,12 +97,6 @@ class SanityResult:
 def skipped(reason: str) -> SanityResult:
     """The result where nothing was checked."""
     return SanityResult(perplexities={}, merged=math.nan, seconds=0.0, skipped=reason)
-
-
-def _number(value: float) -> float | None:
-    if math.isfinite(value):
-        return value
-    return None
 
 
 def _text(perplexity: float) -> str:

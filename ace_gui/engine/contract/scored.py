@@ -89,10 +89,10 @@ class TaskScore:
             "model": self.model,
             "task": self.task,
             "metric": self.metric,
-            "score": _finite(self.score),
+            "score": finite_or_none(self.score),
             "n": self.n,
-            "standard_error": _finite(self.standard_error),
-            "normalised": _finite(self.normalised),
+            "standard_error": finite_or_none(self.standard_error),
+            "normalised": finite_or_none(self.normalised),
             **{key: value for key, value in optional.items() if value is not None},
         }
 
@@ -292,12 +292,11 @@ def _mean_of(values: Iterable[float | None]) -> float | None:
         mean = sum(numbers) / len(numbers)
     else:
         mean = math.nan
-    if math.isfinite(mean):
-        return mean
-    return None
+    return finite_or_none(mean)
 
 
-def _finite(value: float | None) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
+    """The value for JSON, which has no number for NaN and infinity."""
     if value is None or not math.isfinite(value):
         return None
     return value

@@ -16,9 +16,7 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.tried import Ending, Tried, TriedBegun, TriedText, TryInput
-from ace_gui.engine.evaluating.evaluate import (
-    SEED,
-)
+from ace_gui.engine.evaluating.evaluate import SEED
 from ace_gui.engine.evaluating.evaluators import Batch, Evaluator
 from ace_gui.engine.evaluating.examples import kind_of, metric_of, read_task
 from ace_gui.engine.evaluating.kept_models import KeptModels
@@ -49,20 +47,20 @@ def tried(
     The models are the base, the experts that are asked, and the folders. They stay in
     ``kept_models``. Raises TaskError for invalid input; errors of one model are in its Tried.
     """
-    task = question.task
-    data = yield from _data(models, task, question)
-    for subject in models.subjects():
-        if not _is_asked(subject, models, question):
-            continue
+    data = yield from _data(models, question.task, question)
+    for subject in _asked_subjects(models, question):
         yield TriedBegun(model=subject.name)
         yield None
         try:
-            loading = models.loading(subject, task)
-            require_kind(loading, data, subject)
+            loading = _loading(models, subject, data)
             loaded = kept_models.evaluator(data, loading, device)
             yield from _asked(loaded, loading, subject.name, question)
         except WorkbenchError as error:
             yield Tried(model=subject.name, error=error.sentence)
+
+
+def _asked_subjects(models: Models, question: TryInput) -> list[Subject]:
+    return [subject for subject in models.subjects() if _is_asked(subject, models, question)]
 
 
 def _is_asked(subject: Subject, models: Models, question: TryInput) -> bool:
@@ -76,6 +74,13 @@ def _is_asked(subject: Subject, models: Models, question: TryInput) -> bool:
     return subject.name in question.experts
 
 
+def _loading(models: Models, subject: Subject, data: TaskData) -> Loading:
+    """How a model is loaded for the task. Raises TaskError for one of another kind."""
+    loading = models.loading(subject, data.task)
+    require_kind(loading, data, subject)
+    return loading
+
+
 def made_ready(
     models: Models, question: TryInput, device: torch.device, kept_models: KeptModels
 ) -> Iterator[None]:
@@ -83,17 +88,12 @@ def made_ready(
 
     A model that cannot be loaded is left to ``tried``, which reports it. Raises TaskError.
     """
-    task = question.task
-    data = yield from _data(models, task, question)
-    for subject in models.subjects():
-        if not _is_asked(subject, models, question):
-            continue
+    data = yield from _data(models, question.task, question)
+    for subject in _asked_subjects(models, question):
         if not kept_models.has_room(device):
             return
         with suppress(WorkbenchError):
-            loading = models.loading(subject, task)
-            require_kind(loading, data, subject)
-            loaded: Any = kept_models.evaluator(data, loading, device)
+            loaded: Any = kept_models.evaluator(data, _loading(models, subject, data), device)
             if loaded.kind.traits.writes:
                 one_token = replace(question, most_tokens=1)
                 _write(loaded, [0], _WordStream(loaded.tokenizer), threading.Event(), one_token)

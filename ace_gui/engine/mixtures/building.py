@@ -32,7 +32,7 @@ from ace_gui.engine.mixtures.routers import (
     routers_of_prompts,
     tokens_of,
 )
-from ace_gui.engine.planning.models import open_files, open_whole
+from ace_gui.engine.planning.models import open_files, open_whole, refuse_unfound
 from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.formatting import counted, listing, plain
 from ace_gui.output_files import RECIPE, check_output_folder
@@ -89,9 +89,7 @@ def prepare_mixture(recipe: MixtureRecipe, *, convert: bool = False) -> Prepared
     ``convert``: convert PyTorch pickles among them. Raises RecipeError, CheckpointError,
     ArchitectureError and MismatchError.
     """
-    for path in recipe.paths:
-        if path in recipe.unfound and not path.exists():
-            raise RecipeError(recipe.unfound[path], path=path, key="model")
+    refuse_unfound(recipe)
     prepared = with_consent(lambda: _opened(recipe), conversions_folder(), convert=convert)
     check_prompts(recipe.gate_mode, prepared.sources)
     return prepared

@@ -122,16 +122,20 @@ class MixtureModels:
 
 @dataclass(frozen=True, kw_only=True)
 class MixturePlan:
-    """A mixture whose models fit together.
-
-    ``blocks``: their number; ``hidden``: the hidden size.
-    """
+    """A mixture whose models fit together."""
 
     layout: MixtureLayout
+    """The class of the mixture."""
     models: MixtureModels
+    """The dense models that it is made of."""
     config: Mapping[str, Any]
+    """Its config.json."""
     blocks: int
+    """Their number."""
     hidden: int
+    """The hidden size."""
+    placed: frozenset[str]
+    """The base's tensors that the mixture has, too."""
 
 
 def plan_mixture(
@@ -164,6 +168,7 @@ def plan_mixture(
         config=config,
         blocks=int(config["num_hidden_layers"]),
         hidden=int(config["hidden_size"]),
+        placed=frozenset(placed),
     )
     _require_matrices(plan)
     return plan
@@ -244,11 +249,10 @@ def mixture_checkpoint(plan: MixturePlan, routers: RouterWeights) -> Checkpoint:
     sources: dict[str, tuple[Checkpoint, str]] = {}
     derived: dict[str, TensorInfo] = {}
     order: list[str] = []
-    placed = set(base_places(plan.layout, list(base.tensors), plan.models.base.name))
     begun: set[int] = set()
     for name in base.tensors:
         match = _MLP.match(name)
-        if name in placed:
+        if name in plan.placed:
             sources[name] = (base, name)
             order.append(name)
         elif match is not None and int(match[1]) not in begun:

@@ -181,11 +181,12 @@ def _before_blocks(
     states = list(embedded)
     models: dict[str, Any] = {}
     count = int(_config(base)["num_hidden_layers"])
+    kinds = getattr(_config_object(base), "layer_types", None) or [""] * count
     for block in range(count):
         yield states
         if block == count - 1:
             return
-        kind = _kind_of_block(base, block)
+        kind = kinds[block]
         if kind not in models:
             models[kind] = _one_block_model(base, block)
         _fill(models[kind], base, reader, block)
@@ -199,13 +200,6 @@ def _config(base: Checkpoint) -> Mapping[str, Any]:
 def _config_object(base: Checkpoint) -> Any:
     config = _config(base)
     return transformers().AutoConfig.for_model(**config)
-
-
-def _kind_of_block(base: Checkpoint, block: int) -> str:
-    types = getattr(_config_object(base), "layer_types", None)
-    if types is None:
-        return ""
-    return str(types[block])
 
 
 def _one_block_model(base: Checkpoint, block: int) -> Any:

@@ -34,6 +34,7 @@ from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.paths import architectures_folder, conversions_folder
 from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.mixtures import MixtureRecipe
 from ace_gui.recipe.values import model_name, public_name
 from ace_gui.steps import Steps
 from ace_gui.stored_formats import is_float
@@ -389,7 +390,7 @@ def open_files(path: Path) -> Checkpoint:
         return open_checkpoint(converted)
 
 
-def refuse_unfound(recipe: Recipe) -> None:
+def refuse_unfound(recipe: Recipe | MixtureRecipe) -> None:
     """Raise RecipeError for a model that is neither a path nor in the cache."""
     for path in recipe.paths:
         if path in recipe.unfound and not path.exists():

@@ -36,7 +36,7 @@ from ace_gui.engine.planning.tie_checks import TIED_WEIGHTS, base_tie_checks, fi
 from ace_gui.engine.planning.token_ids import compare, has_tokenizer, tokenizer_stamps
 from ace_gui.engine.planning.vocabulary import match
 from ace_gui.errors import CheckpointError
-from ace_gui.formatting import counted, dimensions, listing, path_text, plain
+from ace_gui.formatting import conjunction, counted, dimensions, listing, path_text, plain
 from ace_gui.paths import merges_folder
 from ace_gui.recipe.values import BY_TOKEN, Vocabulary
 from ace_gui.stored_formats import is_float
@@ -348,7 +348,7 @@ def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
     if not differences:
         return None
     kinds = list(dict.fromkeys(kind for kind, _ in differences))
-    named = f"{', '.join(kinds[:-1])} and {kinds[-1]}" if len(kinds) > 1 else kinds[0]
+    named = conjunction(kinds)
     lines = [line for _, line in differences]
     sentence = (
         f"Its {named} differ{'s' if len(kinds) == 1 else ''} from the base's: {plain(lines[0])}"

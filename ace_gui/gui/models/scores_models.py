@@ -11,7 +11,7 @@ import numpy as np
 from PySide6.QtCore import QObject
 
 from ace_gui.engine.contract.events import MethodCompared
-from ace_gui.engine.contract.scored import TaskScore
+from ace_gui.engine.contract.scored import TaskScore, finite_or_none
 from ace_gui.formatting import human_bytes, number_text
 from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel, column_of
 from ace_gui.gui.state.known_scores import ScoreFigure, TaskFigures
@@ -36,12 +36,8 @@ class MergeFigure:
     def value_of(self, row: MethodCompared) -> float | None:
         """The value of a row; None if it is not known or the merge failed."""
         if row.error:
-            value = None
-        else:
-            value = self.value(row)
-        if value is not None and math.isfinite(value):
-            return value
-        return None
+            return None
+        return finite_or_none(self.value(row))
 
     def column(self, rows: Sequence[MethodCompared], tips: Sequence[str]) -> FigureColumn:
         """The column of all rows, with the best of several values in bold."""
