@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from ace_gui.engine.contract.events import TensorFinished as TensorFinished
     from ace_gui.engine.contract.findings import ModelDiff as ModelDiff
     from ace_gui.figures.sheet import Sheet as Sheet
-    from ace_gui.library import compare as compare
-    from ace_gui.library import devices as devices
-    from ace_gui.library import diff as diff
-    from ace_gui.library import evaluate as evaluate
-    from ace_gui.library import extract as extract
-    from ace_gui.library import figure as figure
-    from ace_gui.library import inspect as inspect
-    from ace_gui.library import list_methods as list_methods
-    from ace_gui.library import load_model as load_model
-    from ace_gui.library import merge as merge
-    from ace_gui.library import merge_state_dicts as merge_state_dicts
-    from ace_gui.library import plan as plan
-    from ace_gui.library import report as report
-    from ace_gui.library import routes as routes
-    from ace_gui.library import task as task
-    from ace_gui.library import to_gguf as to_gguf
-    from ace_gui.library import tune as tune
-    from ace_gui.library import verify as verify
+    from ace_gui.library.catalogue import devices as devices
+    from ace_gui.library.catalogue import list_methods as list_methods
+    from ace_gui.library.existing_models import diff as diff
+    from ace_gui.library.existing_models import load_model as load_model
+    from ace_gui.library.existing_models import task as task
+    from ace_gui.library.existing_models import to_gguf as to_gguf
+    from ace_gui.library.existing_models import verify as verify
+    from ace_gui.library.merges import extract as extract
+    from ace_gui.library.merges import merge as merge
+    from ace_gui.library.merges import plan as plan
+    from ace_gui.library.reporting import figure as figure
+    from ace_gui.library.reporting import inspect as inspect
+    from ace_gui.library.reporting import report as report
+    from ace_gui.library.scores_and_routes import compare as compare
+    from ace_gui.library.scores_and_routes import evaluate as evaluate
+    from ace_gui.library.scores_and_routes import routes as routes
+    from ace_gui.library.scores_and_routes import tune as tune
+    from ace_gui.library.state_dicts import merge_state_dicts as merge_state_dicts
     from ace_gui.library_results import Comparison as Comparison
     from ace_gui.library_results import Evaluation as Evaluation
     from ace_gui.library_results import Inspection as Inspection
@@ -67,10 +67,12 @@ _NAMES: Final = {
     ),
     "ace_gui.engine.contract.findings": "ModelDiff",
     "ace_gui.figures.sheet": "Sheet",
-    "ace_gui.library": (
-        "compare devices diff evaluate extract figure inspect list_methods load_model merge "
-        "merge_state_dicts plan report routes task to_gguf tune verify"
-    ),
+    "ace_gui.library.catalogue": "devices list_methods",
+    "ace_gui.library.state_dicts": "merge_state_dicts",
+    "ace_gui.library.merges": "extract merge plan",
+    "ace_gui.library.existing_models": "diff load_model task to_gguf verify",
+    "ace_gui.library.reporting": "figure inspect report",
+    "ace_gui.library.scores_and_routes": "compare evaluate routes tune",
     "ace_gui.methods.method": "Kind",
     "ace_gui.methods.registry": "register_method",
     "ace_gui.methods.shared.experts": "Merged",

@@ -15,8 +15,16 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import ace_gui
-from ace_gui import library, library_results
+from ace_gui import library_results
 from ace_gui.engine.contract.events import Exported, PlanReady, TensorFinished
+from ace_gui.library import (
+    catalogue,
+    existing_models,
+    merges,
+    reporting,
+    scores_and_routes,
+    state_dicts,
+)
 from ace_gui.paths import Sample, resource_path
 from ace_gui.recipe.new_recipes import recipe_keys
 from tests.helpers.registry import own_registry
@@ -153,10 +161,16 @@ def test_the_reference_is_up_to_date() -> None:
     assert runpy.run_path(str(script))["page"]() == resource_path("help/reference.md").read_text()
 
 
+DOCUMENTED = (
+    *(catalogue, existing_models, merges, reporting, scores_and_routes, state_dicts),
+    *(library_results, ace_gui.Recipe),
+)
+"""Modules and a class whose docstrings have examples."""
+
 EXAMPLES = {
-    re.sub(r"ace_gui\.\w+\.", "", test.name): test.examples
-    for own in (library, library_results, ace_gui.Recipe)
-    for test in doctest.DocTestFinder().find(own)
+    re.sub(r"ace_gui\.(library\.)?\w+\.", "", test.name): test.examples
+    for documented in DOCUMENTED
+    for test in doctest.DocTestFinder().find(documented)
     if test.examples
 }
 

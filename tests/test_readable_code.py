@@ -33,6 +33,12 @@ def _nodes() -> Iterator[tuple[str, ast.AST]]:
             yield file, node
 
 
+def test_a_file_has_one_subject() -> None:
+    """A reader sees it as one thing: no file has more than 520 lines."""
+    lines = {file: text.count("\n") for file, text in _files().items()}
+    assert {file: count for file, count in lines.items() if count > 520} == {}
+
+
 def test_names_say_what_a_thing_is() -> None:
     """At most 2 of 1 000 names are words that say nothing; a few are sides, or parts of a whole."""
     names = 0
