@@ -33,13 +33,14 @@ from ace_gui.engine.cluster.estimates import (
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.cluster.trials import measured
-from ace_gui.engine.contract.plan import CheckVerdict
+from ace_gui.engine.contract.plan import Check, CheckVerdict
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import free_bytes, output_checks
 from ace_gui.engine.workflow import Options, prepared_with_consent, refuse_merge
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.mergekit.key_fates import reasons_of
 from ace_gui.recipe.recipe_file import load_recipe
 
 if TYPE_CHECKING:
@@ -93,15 +94,15 @@ def estimate_recipe(command: Estimate) -> None:
     outputs = Outputs.of(command, (command.recipe, *input_paths(prepared)), "units")
     default = address.workers if address and address.workers else 1
     estimated = _estimated(prepared, command, counts_given(command.workers) or (default,))
-    outputs.write_json(command.json, _record(estimated, Path.cwd()))
     terminal = Terminal.of(command)
     checks = output_checks(prepared.plan, Path.cwd(), gpu_memory=memory_of(device))
+    outputs.write_json(command.json, _record(estimated, Path.cwd(), checks))
     print_checks(checks, terminal.notes, [CheckVerdict.ERROR])
     _print_units(estimated.planned, terminal.results)
     _print(estimated, Path.cwd(), device, terminal)
 
 
-def _record(estimated: _Estimated, folder: Path) -> dict[str, object]:
+def _record(estimated: _Estimated, folder: Path, checks: Sequence[Check]) -> dict[str, object]:
     return {
         "units": [asdict(unit) for unit in estimated.planned],
         "speed": {name: getattr(estimated.speed, name) for name in SPEED_FIELDS},
@@ -109,6 +110,8 @@ def _record(estimated: _Estimated, folder: Path) -> dict[str, object]:
         "only_zeros": [str(path) for path in estimated.zeros],
         "bytes": {"output": estimated.written, "free_disk": free_bytes(folder)},
         "schedules": [asdict(method_time) for method_time in estimated.times],
+        "checks": [asdict(check) for check in checks],
+        "mergekit_keys": [asdict(row) for row in estimated.prepared.recipe.key_fates],
     }
 
 
@@ -143,8 +146,10 @@ def print_dry_run(recipe: Recipe, command: Merge, options: Options, outputs: Out
     )
     print_warnings(plan.warnings, terminal.notes)
     print_checks(checks, terminal.notes, [CheckVerdict.WARNING])
+    for line in reasons_of(recipe.key_fates):
+        terminal.notes.print(safe_text(f"  {line}", style="dim"), soft_wrap=True)
     estimated = _estimated(prepared, command, (1,))
-    outputs.write_json(command.json, _record(estimated, folder))
+    outputs.write_json(command.json, _record(estimated, folder, checks))
     _print(estimated, folder, device, terminal)
     refuse_merge(prepared, command.out, options, checks)
     terminal.results.print("Nothing was written.")

@@ -28,7 +28,8 @@ from ace_gui.recipe.file_schema import (
     known_keys,
     values_of,
 )
-from ace_gui.recipe.mergekit.explaining import KeyFate, explained
+from ace_gui.recipe.mergekit.explaining import explained
+from ace_gui.recipe.mergekit.key_fates import KeyFate
 from ace_gui.recipe.mergekit.reading import from_mergekit
 from ace_gui.recipe.mergekit.recognising import is_mergekit
 from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
@@ -71,12 +72,7 @@ def explained_file(path: Path) -> dict[str, tuple[KeyFate, ...]]:
     if not all(recipe.from_mergekit for recipe in recipes.values()):
         sentence = "this is a recipe of this application; give a file of mergekit's."
         raise RecipeError(f"{path}: {sentence}", path=path)
-    fates = {}
-    for content in _documents(path):
-        document = dict(_mapping(content))
-        name = str(document.pop("name", "") if len(recipes) > 1 else "")
-        fates[name] = explained(document, recipes.get(name, last))
-    return fates
+    return {name: recipe.key_fates for name, recipe in recipes.items()}
 
 
 def mixture_from(source: Path | str | Mapping[str, object] | Recipe) -> MixtureRecipe | None:
@@ -251,6 +247,7 @@ def _recipe(
     content: Any, folder: Path, stages: Mapping[str, Callable[[], Path]] = MappingProxyType({})
 ) -> Recipe:
     paths = ModelPaths(folder=folder, stages=stages)
+    as_written = content
     content = _with_tokenizer(_with_after(content), folder)
     foreign = _foreign_keys(content)
     of_both = {key: value for key, value in content.items() if key not in foreign}
@@ -260,7 +257,8 @@ def _recipe(
         notes = [
             f"mergekit has no key {quoted_value(key)} and ignores it: left out." for key in foreign
         ]
-        return replace(recipe, notes=(*notes, *recipe.notes), unfound=paths.unfound)
+        recipe = replace(recipe, notes=(*notes, *recipe.notes), unfound=paths.unfound)
+        return replace(recipe, key_fates=explained(as_written, recipe))
     values = values_of(_validated(content, Document, paths))
     del values["schema_"]
     recipe = Recipe(**values, unfound=paths.unfound)

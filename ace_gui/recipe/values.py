@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from ace_gui.method_names import method_id
 from ace_gui.recipe.distillation import Distillation as Distillation
 from ace_gui.recipe.distillation import as_distillation
+from ace_gui.recipe.mergekit.key_fates import KeyFate
 from ace_gui.recipe.output_forms import Output as Output
 from ace_gui.recipe.overrides import After as After
 from ace_gui.recipe.overrides import Cap as Cap
@@ -367,6 +368,10 @@ class Recipe(Choices):
     """Whether it was read from mergekit's file."""
     defaults_note: str = field(default="", compare=False, repr=False, metadata=_UNWRITTEN)
     """mergekit's defaults, if the file could also be a recipe of this application."""
+    key_fates: tuple[KeyFate, ...] = field(
+        default=(), compare=False, repr=False, metadata=_UNWRITTEN
+    )
+    """What became of each key of mergekit's file; empty for a recipe of this application."""
     unfound: Mapping[Path, str] = field(
         default_factory=dict, compare=False, repr=False, metadata=_UNWRITTEN
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
@@ -54,6 +54,7 @@ from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.mergekit.key_fates import reasons_of, sentence_on
 from ace_gui.recipe.overrides import After
 from ace_gui.steps import Steps, result_of
 
@@ -151,12 +152,7 @@ def _assessed(prepared: Prepared) -> Prepared:
         free_memory=free_memory(),
     )
     sized = dataclasses.replace(prepared, plan=plan)
-    note = recipe.defaults_note  # it was read with mergekit's defaults
-    if note:
-        checks = [Check(RECIPE, note, CheckVerdict.NOTE)]
-    else:
-        checks = []
-    checks += _averaged_convolutions(recipe, rows)
+    checks = [*_how_read(recipe), *_averaged_convolutions(recipe, rows)]
     for find in _FINDERS:
         checks += find(sized)
     return dataclasses.replace(sized, plan=dataclasses.replace(plan, checks=worst_first(checks)))
@@ -207,6 +203,15 @@ def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...], recipe: Recipe) -> t
     for reason in dict.fromkeys(row.reason for row in dropped):
         warnings.append(f"{listing([r.name for r in dropped if r.reason == reason])}: {reason}.")
     return tuple(dict.fromkeys(warnings))
+
+
+def _how_read(recipe: Recipe) -> Iterator[Check]:
+    """Notes on a file of mergekit's: its defaults, and what became of its keys."""
+    if recipe.defaults_note:
+        yield Check(RECIPE, recipe.defaults_note, CheckVerdict.NOTE)
+    if recipe.key_fates:
+        reasons = "\n".join(reasons_of(recipe.key_fates))
+        yield Check(RECIPE, sentence_on(recipe.key_fates), CheckVerdict.NOTE, reasons)
 
 
 def _averaged_convolutions(recipe: Recipe, rows: tuple[PlanRow, ...]) -> list[Check]:

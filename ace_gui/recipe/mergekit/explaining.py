@@ -3,35 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from ace_gui.formatting import plain, quoted_value
+from ace_gui.recipe.mergekit.key_fates import Fate, KeyFate
 from ace_gui.recipe.values import Recipe
-
-
-class Fate(StrEnum):
-    """What becomes of a key."""
-
-    KEPT = "as in mergekit"
-    CHANGED = "changed"
-    LEFT_OUT = "left out"
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeyFate:
-    """What becomes of a key of a file."""
-
-    key: str
-    """Its path, such as ``models[].parameters.weight``; one line for all entries of a list."""
-
-    value: str
-    """As it is written; the first of several."""
-
-    fate: Fate
-    why: str
-
 
 _LEFT_OUT: Final = ("left out", "no effect")
 _CHANGES: Final = {

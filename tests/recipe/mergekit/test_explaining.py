@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
+from ace_gui.engine.contract.plan import RECIPE, CheckVerdict
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.mergekit.explaining import Fate
+from ace_gui.recipe.mergekit.key_fates import Fate
 from ace_gui.recipe.mergekit.schema import Document
-from ace_gui.recipe.recipe_file import explained_file
+from ace_gui.recipe.recipe_file import explained_file, load_recipe
 from tests.helpers.command import ace_gui
 from tests.helpers.mergekit_files import make_models
 
@@ -98,3 +101,40 @@ def test_a_recipe_of_ours_is_refused(tmp_path):
     file.write_text(yaml.safe_dump({"schema": 1, "base_model": "base", "models": MODELS}))
     with pytest.raises(RecipeError, match=r"recipe of this application"):
         explained_file(file)
+
+
+def test_the_plan_says_what_became_of_the_keys(tmp_path):
+    fates(tmp_path, license="mit", out_dtype="float16")
+    recipe = load_recipe(tmp_path / "theirs.yaml")
+    [note] = [check for check in prepare(recipe).plan.checks if "mergekit reads" in check.sentence]
+    assert (note.title, note.verdict) == (RECIPE, CheckVerdict.NOTE)
+    assert note.sentence == (
+        "4 keys are read as mergekit reads them; changed: `out_dtype`; left out: `license`."
+    )
+    assert note.details.splitlines()[0].startswith("out_dtype: changed: the number format")
+
+
+def test_a_recipe_of_ours_has_no_such_note(tmp_path):
+    make_models(tmp_path)
+    file = tmp_path / "ours.yaml"
+    file.write_text(
+        yaml.safe_dump(
+            {"schema": 1, "merge_method": "linear", "base_model": "base", "models": MODELS}
+        )
+    )
+    plan = prepare(load_recipe(file)).plan
+    assert not any("mergekit" in check.sentence for check in plan.checks)
+
+
+def test_the_dry_run_and_its_json(tmp_path):
+    fates(tmp_path, license="mit", dtype="float16", merge_method="linear")
+    record = tmp_path / "plan.json"
+    ended = ace_gui("merge", tmp_path / "theirs.yaml", "--dry-run", "--json", record)
+    assert ended.returncode == 0, ended.stderr
+    assert "Note: Recipe: 4 keys are read as mergekit reads them" in ended.stderr
+    assert "license: left out: mergekit has no key" in ended.stderr
+    content = json.loads(record.read_text())
+    rows = {row["key"]: row for row in content["mergekit_keys"]}
+    assert rows["dtype"]["fate"] == "changed"
+    assert rows["models[].model"]["fate"] == "as in mergekit"
+    assert any("read as mergekit reads" in check["sentence"] for check in content["checks"])
