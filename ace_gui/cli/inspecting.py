@@ -39,8 +39,7 @@ from ace_gui.engine.contract.plan import WORST_FIRST, Plan
 from ace_gui.engine.inspecting.model_diff import diff_models as differences
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.merging.merge import input_paths
-from ace_gui.engine.report.page import picture
-from ace_gui.engine.report.report_plots import change_plot
+from ace_gui.engine.report.report_figures import change_picture
 from ace_gui.engine.service import run
 from ace_gui.engine.workflow import expected_of, inspect
 from ace_gui.formatting import counted, csv_text, printable, shape_text
@@ -223,7 +222,7 @@ def diff_models(command: Diff) -> None:
         "other_shape": changes.other_shape,
     }
     outputs.write_json(command.json, content)
-    outputs.write(command.picture, picture(change_plot(changes)) + "\n")
+    outputs.write(command.picture, change_picture(changes) + "\n")
     _print(changes, terminal)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ace_gui.figures.charts import Axis, Bars, Cells, Chart, Curve, Ink, Marks, Panel, letters
+from ace_gui.figures.palettes import PALETTES
 from ace_gui.figures.sheet import Colours, Letters, Sheet
 from ace_gui.figures.ticks import labels_of, ticks_of
 from ace_gui.formatting import printable
@@ -17,17 +18,7 @@ if TYPE_CHECKING:
 
 MM_PER_INCH: Final = 25.4
 
-# Okabe and Ito's colours, which people with any colour vision tell apart; without yellow, which
-# is too light on white.
-_SAFE: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
-_GREY: Final = ("#404040", "#8C8C8C", "#B8B8B8")
 _DASHES: Final = ("solid", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
-_INKS: Final = {
-    Ink.TEXT: "#202020",
-    Ink.MERGED: "#000000",
-    Ink.BEFORE: "#606060",
-    Ink.ALONE: "#909090",
-}
 _MEDIAN: Final = "|"
 _SYMBOLS: Final = {
     "attention": "o",
@@ -37,7 +28,6 @@ _SYMBOLS: Final = {
     "median": _MEDIAN,
 }
 _OTHER_SYMBOL: Final = "v"
-_FAINT: Final = "#E4E4E4"
 
 _SMALL: Final = 0.88
 """Size of the letters of ticks, legends and notes, as a share of the others."""
@@ -55,8 +45,6 @@ _NAME: Final = "name of a curve"
 _NAME_GAP: Final = 3
 """Points between the end of a curve and its name."""
 
-_MAPS: Final = {Colours.SAFE: "cividis", Colours.GREY: "Greys_r"}
-
 _STYLE: Final[dict[str, Any]] = {
     "pdf.fonttype": 42,  # letters stay letters, with their font in the file
     "svg.fonttype": "path",  # no font is needed to show it
@@ -65,7 +53,6 @@ _STYLE: Final[dict[str, Any]] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.6,
-    "axes.edgecolor": "#808080",
     "axes.axisbelow": True,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
@@ -73,7 +60,6 @@ _STYLE: Final[dict[str, Any]] = {
     "ytick.major.size": 0,
     "figure.constrained_layout.use": True,
     "legend.frameon": False,
-    "figure.facecolor": "white",
     "path.simplify": False,
     "text.parse_math": False,  # a name with two dollar signs is no formula
 }
@@ -86,8 +72,19 @@ def style(sheet: Sheet) -> dict[str, Any]:
     else:
         family = "DejaVu Sans"
     small = _SMALL * sheet.points
+    palette = PALETTES[sheet.colours]
+    text = palette.inks[Ink.TEXT]
     return {
         **_STYLE,
+        "text.color": text,
+        "axes.labelcolor": text,
+        "axes.edgecolor": palette.edge,
+        "xtick.color": palette.edge,
+        "ytick.color": palette.edge,
+        "xtick.labelcolor": palette.quiet,
+        "ytick.labelcolor": palette.quiet,
+        "axes.facecolor": palette.ground,
+        "figure.facecolor": palette.ground,
         "font.family": family,
         "font.size": sheet.points,
         "axes.titlesize": sheet.points,
@@ -145,7 +142,7 @@ def _draw_panel(part: Any, panel: Panel, letter: str, sheet: Sheet) -> None:
     grid = part.subplots(1, len(panel.charts), squeeze=False)[0]
     entries: dict[str, Any] = {}
     for index, (axes, chart) in enumerate(zip(grid, panel.charts, strict=True)):
-        drawing = _Drawing(axes, chart, sheet)
+        drawing = _Drawing(axes, chart, sheet, f"{letter}{index}")
         drawing.draw(first=index == 0)
         for name, artist in drawing.entries.items():
             entries.setdefault(name, artist)
@@ -180,10 +177,12 @@ def _short(name: str) -> str:
 class _Drawing:
     """One chart on its axes."""
 
-    def __init__(self, axes: Axes, chart: Chart, sheet: Sheet) -> None:
+    def __init__(self, axes: Axes, chart: Chart, sheet: Sheet, place: str) -> None:
         self._axes = axes
         self._chart = chart
         self._sheet = sheet
+        self._place = place
+        self._palette = PALETTES[sheet.colours]
         self.entries: dict[str, Any] = {}
         """What the legend explains, by name."""
 
@@ -204,8 +203,8 @@ class _Drawing:
             self._draw_bars(bars)
         for curve in chart.curves:
             self._draw_curve(curve)
-        for marks in chart.marks:
-            self._draw_marks(marks)
+        for index, marks in enumerate(chart.marks):
+            self._draw_marks(marks, index)
         self._draw_limit()
         if chart.note:
             axes.set_title(chart.note, loc="right", fontsize=_SMALL * self._sheet.points, pad=5)
@@ -221,7 +220,7 @@ class _Drawing:
         self._set_axis("x", self._chart.x, [x for x, _ in values])
         self._set_axis("y", self._chart.y, heights)
         if not self._chart.y.names:
-            self._axes.grid(axis="y", color=_FAINT, linewidth=0.6)
+            self._axes.grid(axis="y", color=self._palette.faint, linewidth=0.6)
 
     def _set_axis(self, which: str, axis: Axis, values: Sequence[float]) -> None:
         set_limits = getattr(self._axes, f"set_{which}lim")
@@ -258,7 +257,7 @@ class _Drawing:
     # What is on them
 
     def _draw_curve(self, curve: Curve) -> None:
-        points = _positive(curve.points, self._chart)
+        points = shown_points(curve.points, self._chart)
         if not points:
             return
         colour, dashes = self._ink(curve.ink)
@@ -288,11 +287,11 @@ class _Drawing:
                 gid=_NAME,
             )
 
-    def _draw_marks(self, marks: Marks) -> None:
+    def _draw_marks(self, marks: Marks, index: int) -> None:
         crossed = marks.crossed and self._sheet.crosses
         symbol = _SYMBOLS.get(marks.family, _OTHER_SYMBOL)
-        colour, _ = self._ink(_family_index(marks.family))
-        points = _positive(marks.points, self._chart)
+        colour = self._family_colour(marks.family)
+        points = shown_points(marks.points, self._chart)
         is_median = symbol == _MEDIAN
         size = (1.1 if is_median else 0.42) * self._sheet.points
         (line,) = self._axes.plot(
@@ -303,9 +302,10 @@ class _Drawing:
             markersize=size,
             markeredgewidth=1.2 if is_median else 0.7,
             markeredgecolor=colour,
-            markerfacecolor=colour if marks.filled else "white",
+            markerfacecolor=colour if marks.filled else self._palette.ground,
             zorder=4 if marks.filled else 3,
             clip_on=False,
+            gid=gid_of_marks(self._place, index),
         )
         self.entries.setdefault(marks.name, line)
 
@@ -320,7 +320,12 @@ class _Drawing:
         errors = [0.0 if math.isnan(error) else error for error in bars.errors]
         if any(errors):
             self._axes.errorbar(
-                places, bars.heights, errors, fmt="none", ecolor="#202020", elinewidth=0.6
+                places,
+                bars.heights,
+                errors,
+                fmt="none",
+                ecolor=self._palette.inks[Ink.TEXT],
+                elinewidth=0.6,
             )
 
     def _draw_limit(self) -> None:
@@ -328,7 +333,9 @@ class _Drawing:
         if limit is None or not self._sheet.limits:
             return
         value, name = limit
-        self._axes.axhline(value, color=_INKS[Ink.TEXT], linewidth=0.8, linestyle=(0, (4, 2)))
+        self._axes.axhline(
+            value, color=self._palette.inks[Ink.TEXT], linewidth=0.8, linestyle=(0, (4, 2))
+        )
         self._axes.annotate(
             name,
             (0.01, value),
@@ -350,9 +357,9 @@ class _Drawing:
         scale = LogNorm if cells.log else Normalize
         image = self._axes.pcolormesh(
             [list(row) for row in cells.values],
-            cmap=_MAPS[self._sheet.colours],
+            cmap=self._palette.cells,
             norm=scale(ticks[0], ticks[-1]),
-            edgecolor="white",
+            edgecolor=self._palette.ground,
             linewidth=0.3,
         )
         rows = len(self._chart.y.names)
@@ -378,21 +385,29 @@ class _Drawing:
     def _ink(self, ink: Ink | int) -> tuple[str, Any]:
         """The colour and the dashes of something."""
         if isinstance(ink, Ink):
-            return _INKS[ink], "solid"
+            return self._palette.inks[ink], "solid"
+        experts = self._palette.experts
         if self._sheet.colours is Colours.GREY:
-            return _GREY[ink % len(_GREY)], _DASHES[ink % len(_DASHES)]
-        return _SAFE[ink % len(_SAFE)], _DASHES[ink // len(_SAFE) % len(_DASHES)]
+            dashes = ink
+        else:
+            dashes = ink // len(experts)
+        return experts[ink % len(experts)], _DASHES[dashes % len(_DASHES)]
+
+    def _family_colour(self, family: str) -> str:
+        colours = self._palette.families
+        if family == "median":
+            return self._palette.inks[Ink.TEXT]
+        places = list(_SYMBOLS)
+        place = places.index(family) if family in places else len(places) - 1
+        return colours[place % len(colours)]
 
 
-def _family_index(family: str) -> int:
-    """The index of the colour of a family of roles."""
-    families = list(_SYMBOLS)
-    if family in families:
-        return families.index(family)
-    return len(families)
+def gid_of_marks(place: str, index: int) -> str:
+    """The identifier of a group of marks in an SVG file, by its chart's place and its index."""
+    return f"marks-{place}-{index}"
 
 
-def _positive(points: Sequence[tuple[float, float]], chart: Chart) -> list[tuple[float, float]]:
+def shown_points(points: Sequence[tuple[float, float]], chart: Chart) -> list[tuple[float, float]]:
     """The finite points; on logarithmic axes only those above 0."""
     positive = []
     for x, y in points:
@@ -405,9 +420,9 @@ def _positive(points: Sequence[tuple[float, float]], chart: Chart) -> list[tuple
 def _points_of(chart: Chart) -> list[tuple[float, float]]:
     points: list[tuple[float, float]] = []
     for curve in chart.curves:
-        points += _positive(curve.points, chart)
+        points += shown_points(curve.points, chart)
     for marks in chart.marks:
-        points += _positive(marks.points, chart)
+        points += shown_points(marks.points, chart)
     for bars in chart.bars:
         for index, height in enumerate(bars.heights):
             if math.isfinite(height):

@@ -57,16 +57,25 @@ def files_of(file: Path) -> tuple[Path, Path]:
 
 
 def picture(
-    panels: Sequence[Panel], sheet: Sheet, ending: str, dots_per_inch: float = DOTS_PER_INCH
+    panels: Sequence[Panel],
+    sheet: Sheet,
+    ending: str,
+    dots_per_inch: float = DOTS_PER_INCH,
+    *,
+    page: str | None = None,
 ) -> bytes:
     """The content of a figure's file: ``.pdf``, ``.svg`` or ``.png``.
 
-    Raises RecipeError for panels that do not fit on the sheet.
+    ``page``: the name of an SVG in a page among others. Its letters stay text in the page's font,
+    and what its parts are called is like nothing in the others. Raises RecipeError for panels that
+    do not fit on the sheet.
     """
     import matplotlib as mpl
 
     content = io.BytesIO()
     settings: Any = style(sheet)
+    if page is not None:
+        settings |= {"svg.fonttype": "none", "svg.hashsalt": page}
     with mpl.rc_context(settings), _fitting(panels, sheet):
         figure = drawn(panels, sheet)
         figure.savefig(

@@ -27,6 +27,7 @@ class Colours(StrEnum):
 
     SAFE = "colour-blind safe"
     GREY = "grey"
+    WINDOW = "as in the window"
 
 
 class Letters(StrEnum):

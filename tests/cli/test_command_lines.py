@@ -457,6 +457,9 @@ def test_json_goes_to_standard_output_alone(line: str, scored: Path, tmp_path, m
     assert ended.stdout.startswith("cpu"), "the next command has the standard output again"
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
 def test_a_picture_of_what_differs(tmp_path):
     file = tmp_path / "change.svg"
     words = ["diff", *_TWO_MODELS, "--json", "-", "--quiet", "--picture", str(file)]
@@ -465,8 +468,9 @@ def test_a_picture_of_what_differs(tmp_path):
         assert ended.returncode == 0, ended.stderr
     tensors = json.loads(ended.stdout)["tensors"]
     svg = ElementTree.parse(file).getroot()
-    marks = [each[0].text or "" for each in svg.iter() if "mark" in each.get("class", "")]
+    marks = [title.text or "" for use in svg.iter(f"{SVG}use") for title in use]
     named = {mark.partition(":")[0] for mark in marks}
+    assert svg.find(f"{SVG}title") is not None
     assert {tensor["name"] for tensor in tensors if tensor["change"]} <= named
     assert not {tensor["name"] for tensor in tensors if not tensor["change"]} & named
     assert "var(" not in file.read_text()

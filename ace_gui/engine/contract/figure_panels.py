@@ -29,6 +29,7 @@ from ace_gui.figures.sheet import Sheet
 from ace_gui.formatting import counted, value_text
 
 if TYPE_CHECKING:
+    from ace_gui.engine.contract.findings import ModelDiff
     from ace_gui.engine.contract.scored import TaskScore
 
 
@@ -242,6 +243,33 @@ def scores_panel(content: FigureContent, _sheet: Sheet) -> Panel:
         caption=f"{', '.join(metrics)} on {counted(len(tasks), 'task', 'tasks')}, with standard "
         "errors over examples",
         width=90.0,
+    )
+
+
+# Differences of two models
+
+
+def change_panel(diff: ModelDiff) -> Panel:
+    """‖B − A‖ / ‖A‖ of every tensor of two models that differ, by role."""
+    groups: dict[str, list[tuple[Point, str]]] = defaultdict(list)
+    shares = []
+    for place, change in enumerate(diff.tensors, start=1):
+        share = change.relative
+        if change.change > 0 and share is not None:
+            groups[role_family(change.role)].append(((float(place), share), change.name))
+            shares.append(share)
+    chart = Chart(
+        title="",
+        x=Axis(title="tensor, in the model's order", low=1.0, high=float(len(diff.tensors))),
+        y=Axis(title="change ‖B − A‖ / ‖A‖", log=bool(shares) and _needs_log(shares)),
+        marks=[_marks((family, False, False), points) for family, points in groups.items()],
+    )
+    total = diff.total.relative
+    whole = "" if total is None else f", in all by a share of {value_text(total)}"
+    return Panel(
+        charts=[chart],
+        caption=f"{len(shares)} of {counted(len(diff.tensors), 'tensor', 'tensors')} differ{whole}",
+        width=120.0,
     )
 
 

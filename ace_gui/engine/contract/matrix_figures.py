@@ -102,6 +102,18 @@ def spectral_figures(sigma: Spectrum) -> SpectralFigures:
     )
 
 
+INVISIBLE: Final = 1e-3
+"""Largest share by which two values on a logarithmic axis differ and look equal."""
+
+
+def look_equal(first: Spectrum, second: Spectrum) -> bool:
+    """Whether the curves of two spectra lie on each other; the shorter one ends with zeros."""
+    count = max(len(first), len(second))
+    long, other = (np.pad(values, (0, count - len(values))) for values in (first, second))
+    rounding = NEGLIGIBLE * float(long.max(initial=0.0))
+    return bool(np.allclose(long, other, rtol=INVISIBLE, atol=rounding))
+
+
 def numerical_rank(sigma: Spectrum) -> int:
     """The number of singular values above ``NEGLIGIBLE`` of the largest."""
     return int((sigma > NEGLIGIBLE * sigma[0]).sum())

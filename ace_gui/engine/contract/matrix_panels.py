@@ -13,7 +13,7 @@ from ace_gui.engine.contract.findings import (
     LayerSpectrum,
     LayerSubspaces,
 )
-from ace_gui.engine.contract.matrix_figures import numerical_rank
+from ace_gui.engine.contract.matrix_figures import look_equal, numerical_rank
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.figures.charts import (
     Axis,
@@ -39,7 +39,7 @@ MOST_MATRICES: Final = 6
 
 
 SAME: Final = 1e-4
-"""Largest difference of singular values or cosines that cannot be seen, as a share."""
+"""Largest difference of a cosine from 1 that cannot be seen."""
 
 
 def energies_panel(content: FigureContent, _sheet: Sheet) -> Panel:
@@ -120,18 +120,8 @@ def merge_curves(spectrum: LayerSpectrum) -> Iterator[tuple[str, Ink, NDArray[np
     present = [(name, ink, sigma) for name, ink, sigma in stages if sigma is not None]
     for index, (name, ink, sigma) in enumerate(present):
         later = [following for _, _, following in present[index + 1 :]]
-        if not any(_look_equal(sigma, later_sigma) for later_sigma in later):
+        if not any(look_equal(sigma, later_sigma) for later_sigma in later):
             yield name, ink, sigma
-
-
-def _look_equal(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
-    """Whether two curves cannot be told apart."""
-    import numpy as np
-
-    if len(first) != len(second) or not len(first):
-        return len(first) == len(second)
-    rank = max(numerical_rank(first), numerical_rank(second))
-    return bool(np.allclose(first[:rank], second[:rank], rtol=SAME, atol=SAME * float(first[0])))
 
 
 def _spectrum_points(sigma: NDArray[np.float64]) -> list[Point]:

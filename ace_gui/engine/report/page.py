@@ -21,18 +21,15 @@ from ace_gui.application import __version__
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import method_info, peak_on
 from ace_gui.engine.contract.events import JobProgress, Reported
-from ace_gui.engine.contract.figure_content import FigureContent
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum, LayerStatistics, Regime
 from ace_gui.engine.contract.health import layer_health
 from ace_gui.engine.contract.merge_summary import MergeSummary, summary_of, text_of
 from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
 from ace_gui.engine.contract.plan import (
-    ROLE_FAMILIES,
     WORST_FIRST,
     CheckVerdict,
     Disposition,
     PlanRow,
-    role_family,
     worst_first,
 )
 from ace_gui.engine.contract.scored import TaskScore
@@ -51,25 +48,17 @@ from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.tensor_merge import TensorMerge
 from ace_gui.engine.merging.units import budgets_of, merged_within
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.report import report_plots as figures
 from ace_gui.engine.report import report_tables as tables
-from ace_gui.engine.report.report_plots import (
-    STYLE,
-    SYMBOLS,
-    TOP,
-    WIDTH,
-    Content,
-    ReportPlot,
-    symbol,
-)
+from ace_gui.engine.report.report_content import Content
+from ace_gui.engine.report.report_figures import panel_picture, spectrum_picture
 from ace_gui.engine.streaming import single_threads
 from ace_gui.errors import FileChangedError
+from ace_gui.figures.charts import PanelKind
 from ace_gui.formatting import human_bytes, printable
 from ace_gui.output_files import write_file
 from ace_gui.recipe.recipe_file import dump_recipe
 
 TEMPLATE: Final = "report.html.jinja"
-PLOT: Final = "plot.svg.jinja"
 
 MARK: Final = b'<meta name="generator" content="ACE workbench">'
 """Marker near the beginning of every report: a file with it may be overwritten."""
@@ -77,7 +66,6 @@ MARK: Final = b'<meta name="generator" content="ACE workbench">'
 
 def page(content: Content) -> str:
     """The whole page. Every text is escaped, and invisible characters are spelled out."""
-    present = {role_family(row.role) for row in content.merged_rows}
     template = _environment().get_template(TEMPLATE)
     return template.render(
         content=content,
@@ -88,12 +76,8 @@ def page(content: Content) -> str:
         summary=report_summary(content),
         verdicts=list(CheckVerdict),
         counts=_counts(content),
-        roles=[family for family in ROLE_FAMILIES if family in present],
-        experts=[
-            (name, figures.expert_class(index))
-            for index, name in enumerate(content.plan.recipe.expert_names)
-        ],
-        figures=figures,
+        picture=lambda kind: panel_picture(PanelKind(kind), content.figures),
+        spectrum=lambda layer: spectrum_picture(content.figures, layer),
         tables=tables,
         bytes=human_bytes,
     )
@@ -103,18 +87,7 @@ def report_summary(content: Content) -> MergeSummary:
     """The merge in words."""
     counts = content.model_health.counts
     warned = counts.get(CheckVerdict.WARNING, 0) + counts.get(CheckVerdict.ERROR, 0)
-    figures = FigureContent(
-        plan=content.plan,
-        statistics=content.statistics,
-        reports=content.reports,
-        scores=content.scores,
-    )
-    return summary_of(figures, MERGED, warned=warned, offers=False)
-
-
-def picture(plot: ReportPlot) -> str:
-    """A plot as a file of its own, with its style."""
-    return str(_environment().get_template(PLOT).module.svg(plot, STYLE))  # type: ignore[attr-defined]
+    return summary_of(content.figures, MERGED, warned=warned, offers=False)
 
 
 def _environment() -> jinja2.Environment:
@@ -127,9 +100,6 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["words"] = text_of
-    environment.filters["short"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")
-    environment.globals |= {"width": int(WIDTH), "top": int(TOP), "path": symbol}
-    environment.globals |= {"families": ROLE_FAMILIES, "symbols": SYMBOLS, "enumerate": enumerate}
     return environment
 
 

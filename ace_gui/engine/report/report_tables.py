@@ -12,18 +12,12 @@ from ace_gui.engine.contract.declared_figures import GAMMA, DeclaredFigure, Plac
 from ace_gui.engine.contract.findings import LayerSpectrum, Regime
 from ace_gui.engine.contract.health import BY_SCALE, LayerHealth, near_pole
 from ace_gui.engine.contract.matrix_figures import MARKS, Spectrum, model_cosines, spectral_figures
+from ace_gui.engine.contract.matrix_panels import merge_curves
 from ace_gui.engine.contract.model_figures import plan_changes
 from ace_gui.engine.contract.plan import CheckVerdict, PlanRow
 from ace_gui.engine.contract.sanity import SanityResult
 from ace_gui.engine.contract.scored import line_of, means, remarks
-from ace_gui.engine.report.report_plots import (
-    NONE,
-    Content,
-    gammas_by_role,
-    merge_curves,
-    number,
-    share,
-)
+from ace_gui.engine.report.report_content import NONE, Content, gammas_by_role, number, share
 from ace_gui.field_info import applying
 from ace_gui.formatting import shape_text, value_text
 

@@ -16,10 +16,12 @@ from PySide6.QtCore import Qt
 from ace_gui.engine.contract.findings import ExpertSpectra, LayerSpectrum
 from ace_gui.engine.contract.health import norm_ratio
 from ace_gui.engine.contract.matrix_figures import (
+    INVISIBLE,
     MARKS,
     NEGLIGIBLE,
     cumulative_energy,
     directions_for,
+    look_equal,
 )
 from ace_gui.formatting import counted, number_text, power_of_ten
 from ace_gui.gui.models.figures_model import FigureColumn
@@ -36,7 +38,6 @@ _UNSHAPED: Final = "merge: unshaped"
 _FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
 """Values below 10^this of a curve's σ₁ are rounding errors; a logarithmic axis cuts them off."""
 
-_CHANGED: Final = 1e-3  # smaller changes, as a share of the largest value, are invisible
 _EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
 _ALONE: Final = "method alone"
 _SHORT: Final = {"after refinement": "after", "before (W_pre)": "before", _ALONE: _ALONE}
@@ -92,7 +93,7 @@ def _merge_curves(
         dotted = Qt.PenStyle.DotLine
         curves.append(_curve_of(prefix + _UNSHAPED, name, unshaped, style=dotted, **thin))
     if before is not None:
-        hidden = any(_coincide(curve.y, before) for curve in curves)
+        hidden = any(look_equal(curve.y, before) for curve in curves)
     else:
         hidden = True
     if refined and before is not None and not hidden:
@@ -100,16 +101,6 @@ def _merge_curves(
         dashed = Qt.PenStyle.DashLine
         curves.insert(1, _curve_of(prefix + BEFORE, name, before, style=dashed, **thin))
     return curves
-
-
-def _coincide(one_values: NDArray[np.float64], other_values: NDArray[np.float64]) -> bool:
-    """Whether two spectra are drawn on top of each other; the shorter one has zeros at its end."""
-    count = max(len(one_values), len(other_values))
-    first, second = (
-        np.pad(values, (0, count - len(values))) for values in (one_values, other_values)
-    )
-    invisible = 10.0**_FLOOR_EXPONENT * float(first.max(initial=0.0))
-    return bool(np.allclose(first, second, rtol=_CHANGED, atol=invisible))
 
 
 def _expert_curves(
@@ -157,7 +148,7 @@ def _refined_count(spectrum: LayerSpectrum) -> int:
     if pair is None:
         return 0
     before, after = pair
-    changed = np.flatnonzero(np.abs(after - before) > _CHANGED * before.max(initial=0.0))
+    changed = np.flatnonzero(np.abs(after - before) > INVISIBLE * before.max(initial=0.0))
     if changed.size:
         count = int(changed[-1]) + 1
     else:
