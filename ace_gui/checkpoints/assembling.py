@@ -47,7 +47,7 @@ def assembled(
     weights: dict[str, QuantisedInfo] = {}
     used: set[str] = set()
     for info in tensors.values():
-        for weight_format in _formats_of(info.name):
+        for weight_format in _formats_of(info):
             owner = info.name.removesuffix(weight_format.end)
             candidate = Candidate(
                 info=info,
@@ -67,8 +67,14 @@ def assembled(
     return _put_together(tensors, weights, used, written_dtype(config, tensors.values()))
 
 
-def _formats_of(name: str) -> list[WeightFormat]:
-    return [candidate for candidate in FORMATS if name.endswith(candidate.end)]
+def _formats_of(info: TensorInfo) -> list[WeightFormat]:
+    """Those that the name and the dtype of a tensor allow."""
+    formats = []
+    for weight_format in FORMATS:
+        has_dtype = not weight_format.dtypes or info.dtype in weight_format.dtypes
+        if has_dtype and info.name.endswith(weight_format.end):
+            formats.append(weight_format)
+    return formats
 
 
 def _put_together(

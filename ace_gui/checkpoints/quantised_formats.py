@@ -116,7 +116,7 @@ def bitsandbytes_8(candidate: Candidate) -> QuantisedInfo | None:
     """W = q · SCB / 127, row by row (Dettmers et al. 2022, section 3), stored by rows."""
     info = candidate.info
     scale = candidate.part(".SCB")
-    if info.dtype != "I8" or scale is None or len(info.shape) != 2 or not prod(info.shape):
+    if scale is None or len(info.shape) != 2 or not prod(info.shape):
         return None
     layout = candidate.numbers(".weight_format")
     candidate.require(layout in (None, (_BY_ROWS,)), "its layout belongs to old GPUs")
@@ -272,7 +272,7 @@ def one_byte(candidate: Candidate) -> QuantisedInfo | None:
     scales = (candidate.part(f".{end}") for end in _SCALES_OF_FP8)
     scale = next((part for part in scales if part is not None), None)
     is_matrix = len(info.shape) in (2, 3) and prod(info.shape) > 0
-    if info.dtype not in (_FP8, "I8") or scale is None or not is_matrix:
+    if scale is None or not is_matrix:
         return None
     if info.dtype == "I8" and len(scale.shape) < 2 and prod(scale.shape) > 1:
         return None  # of a format that is not known
@@ -452,6 +452,8 @@ class WeightFormat:
     """The end of the name of the tensor by which it is recognised; the owner stands before it."""
     assemble: Callable[[Candidate], QuantisedInfo | None]
     """Makes the weight of its parts; None if it is of another format. Raises CheckpointError."""
+    dtypes: tuple[str, ...] = ()
+    """Those that the tensor may have; empty: ``assemble`` says it."""
     companions: tuple[str, ...] = ()
     """Ends of the owner's other tensors that go with the weight."""
 
@@ -470,6 +472,7 @@ FORMATS: Final = (
         title="bitsandbytes, 8 bits",
         end=".weight",
         assemble=bitsandbytes_8,
+        dtypes=("I8",),
         companions=(".SCB", ".weight_format"),
     ),
     WeightFormat(
@@ -491,6 +494,7 @@ FORMATS: Final = (
         title="fp8 or int8 with scales",
         end=".weight",
         assemble=one_byte,
+        dtypes=(_FP8, "I8"),
         companions=(
             *(f".{end}" for end in _SCALES_OF_FP8),
             *(".weight_zero_point", ".comfy_quant", ".weight.comfy_quant"),

@@ -11,7 +11,6 @@ from ace_gui.architecture.names import head_role
 from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, read_config
-from ace_gui.checkpoints.pickle_conversion import find_converted
 from ace_gui.engine.evaluating.adapter_heads import config_with_head, head_tensors
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
@@ -322,7 +321,10 @@ def _folder(path: Path) -> Path:
     if checkpoint.folder is None:
         sentence = f"{path_text(path)} holds only weights; a model needs its folder to be scored."
         raise TaskError(sentence, path=path)
-    return find_converted(checkpoint.folder, conversions_folder()) or checkpoint.folder
+    weights = checkpoint.files[0].path.parent
+    if conversions_folder() in weights.parents:
+        return weights
+    return checkpoint.folder
 
 
 def _with_vocabulary(config: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,12 +12,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import ace_gui
+from ace_gui.checkpoints.pickle_conversion import convert_pickle
 from ace_gui.engine.contract.events import EvaluationProgress, MergeFinished, Reported
 from ace_gui.engine.contract.jobs import MergeJob, ReportJob
 from ace_gui.engine.evaluating import loaded_models
+from ace_gui.engine.evaluating.subjects import loading_of
 from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.runner import Runner
 from ace_gui.errors import MismatchError, PickleConsentError
+from ace_gui.paths import conversions_folder
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.calibrated_models import gpt2_family
 from tests.helpers.command import ace_gui as run
@@ -65,6 +68,19 @@ def test_a_converted_expert_is_scored_as_before(gpt2: Path):
     (expert / "model.safetensors").unlink()
     found = ace_gui.evaluate(gpt2, limit=3, device="cpu", convert=True).scores
     assert [each.score for each in found] == [each.score for each in expected]
+
+
+def test_weights_beside_a_pickle_that_was_converted_are_scored(gpt2: Path):
+    """The files that are read, not the conversion of those that are not."""
+    expert = gpt2.parent / "one"
+    weights = expert / "model.safetensors"
+    tensors = load_file(weights)
+    torch.save(tensors, expert / "pytorch_model.bin")
+    weights.unlink()
+    converted = convert_pickle(expert, conversions_folder())
+    assert loading_of(expert, None).folder == converted
+    save_file(tensors, weights, {"format": "pt"})
+    assert loading_of(expert, None).folder == expert
 
 
 def test_routes_load_each_model_once_for_all_tasks(gpt2: Path, tmp_path, monkeypatch):
