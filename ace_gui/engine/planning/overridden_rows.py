@@ -189,7 +189,7 @@ class _OverrideRules:
     named: int | None
 
     def applied(self, row: PlanRow, asking: frozenset[int]) -> tuple[PlanRow, set[int]]:
-        """The row with its rules applied, and the indices of the rules that change it."""
+        """The row with its rules applied, and the indices of these if they change it together."""
         alone = scales_base(self.recipe, get_method(self.recipe.merge_method))
         takes_part = row.in_base and (row.experts or alone) and row.disposition in FATES.values()
         if not takes_part or row.tied_to is not None:
@@ -197,34 +197,9 @@ class _OverrideRules:
         rules = enumerate(self.recipe.overrides)
         indices = [index for index, rule in rules if rule.holds_for(row.name, row.role, row.block)]
         changed = self._under(row, indices, asking)
-        needed = set(indices)
-        for index in indices:
-            further = [
-                other_index
-                for other_index in indices
-                if other_index in needed and other_index != index
-            ]
-            still_merged = not asking or not asking.isdisjoint(further)
-            without = self._under(row, further, asking)
-            if still_merged and self._result(without) == self._result(changed):
-                needed.remove(index)
-        return changed, needed
-
-    def _result(self, row: PlanRow) -> tuple[object, ...]:
-        """Everything that the result of a row with this disposition depends on."""
-        override = row.override
-        merged = row.is_merged
-        if override:
-            weights = override.weights
-        else:
-            weights = self.recipe.weights
-        return (
-            row.disposition,
-            row.transposed,
-            row.after,
-            row.disposition is not Disposition.BASE and weights,
-            merged and override and (override.method, override.parameters, override.own),
-        )
+        if changed is row:
+            return row, set()
+        return changed, set(indices)
 
     def _with_after(self, row: PlanRow, after: After) -> PlanRow:
         return with_after(row, after, self.last, one_head=self.one_head)

@@ -1,6 +1,5 @@
 """Rules for some tensors: what they do to the plan, and to the merge."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,29 +196,6 @@ def test_a_rule_without_effect_is_a_warning(roberta: Family):
     ).plan
     reported = [warning for warning in plan.warnings if "overrides[" in warning]
     assert [warning.split()[0] for warning in reported] == ["overrides[0]", "overrides[2]"]
-
-
-QUERY_DENSITY = {"role": "query", "parameters": {"density": 0.5}}
-
-
-@pytest.mark.parametrize(
-    ("rules", "useless"),
-    [
-        ((QUERY_DENSITY, {"pattern": "*", "parameters": {"density": 0.3}}), {0}),
-        ((QUERY_DENSITY, QUERY_DENSITY), {0}),
-        ((QUERY_DENSITY, {"role": "key", "parameters": {"density": 0.5}}), set()),
-        ((QUERY_DENSITY, {"role": "query", "parameters": {"density": 0.2}}), {0, 1}),
-        ((QUERY_DENSITY, {"role": "query", "disposition": "base"}), {0}),
-        (({"pattern": "*", "weights": {"task0": 2.0}}, QUERY_DENSITY), set()),
-    ],
-)
-def test_a_rule_counts_where_the_row_without_it_is_another(
-    roberta: Family, rules: tuple[dict[str, Any], ...], useless: set[int]
-):
-    whole = recipe(roberta, *(Override(**rule) for rule in rules), merge_method="ties")
-    plan = prepare(replace(whole, parameters={"density": 0.2})).plan
-    reported = {index for index in range(len(rules)) if f"overrides[{index}]" in str(plan.warnings)}
-    assert reported == useless
 
 
 def test_one_part_of_a_fused_matrix_can_be_overridden(gpt2: Family, tmp_path):
