@@ -73,7 +73,6 @@ def spectra_panel(content: FigureContent, sheet: Sheet) -> Panel:
     """Singular values of the chosen matrices: of the experts and of the merge."""
     if not content.spectra:
         raise nothing_to_show("Choose matrices for the panel of spectra.")
-    _require_few(content.spectra)
     charts = [_spectrum_chart(content, spectrum, sheet) for spectrum in content.spectra]
     names = _all_of([chart.title for chart in charts])
     before = any(curve.dashed for chart in charts for curve in chart.curves)
@@ -137,7 +136,6 @@ def subspaces_panel(content: FigureContent, _sheet: Sheet) -> Panel:
     """How far refinement turned the directions of the chosen matrices, or how experts overlap."""
     if not content.subspaces:
         raise nothing_to_show("Choose matrices for the panel of subspaces.")
-    _require_few(content.subspaces)
     charts = []
     for layer in content.subspaces:
         title = short_name(content.plan, layer.name)
@@ -193,11 +191,6 @@ def _overlap_chart(title: str, layer: LayerSubspaces) -> Chart:
             ends=(0.0, 1.0),
         ),
     )
-
-
-def _require_few(layers: Sequence[object]) -> None:
-    if len(layers) > MOST_MATRICES:
-        raise nothing_to_show(f"At most {MOST_MATRICES} matrices fit into a panel; choose fewer.")
 
 
 def short_name(plan: Plan, name: str) -> str:
