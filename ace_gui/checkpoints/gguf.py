@@ -23,6 +23,7 @@ from torch import Tensor
 from ace_gui.checkpoints.gguf_types import OTHER_TYPES, PLAIN_TYPES, QUANTISED_TYPES
 from ace_gui.checkpoints.header import TENSOR_LIMIT, Header, TensorInfo, byte_count
 from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_bytes, refusal
+from ace_gui.checkpoints.plain_weights import GGUF
 from ace_gui.checkpoints.quantised_weights import GgufInfo
 from ace_gui.checkpoints.reader import DerivedInfo, TensorReader
 from ace_gui.errors import CheckpointError
@@ -283,8 +284,8 @@ def _entry(path: Path, cursor: _Cursor) -> _MetadataEntry:
     else:
         type_ = OTHER_TYPES.get(kind, f"type {kind}")
         sentence = f"`{plain(name)}` is quantised (GGUF {type_}), which is not read here. "
-        sentence += "Make a file of 16 bits of it: `llama-quantize --allow-requantize FILE OUT f16`"
-        raise refusal(path, f"{sentence}. Or open the original weights.", tensor=name)
+        sentence += f"{GGUF.sentence} Or open the original weights."
+        raise refusal(path, sentence, tensor=name)
     return _MetadataEntry(info=info, shape=shape, kind=kind)
 
 

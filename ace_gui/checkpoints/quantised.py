@@ -13,6 +13,7 @@ from typing import Final
 
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.input_files import refusal
+from ace_gui.checkpoints.plain_weights import WITHOUT_WAY, way_to_plain
 from ace_gui.checkpoints.quantised_parts import CONFIG_KEYS
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import counted, path_text, plain
@@ -29,7 +30,7 @@ _COMPANIONS: Final = {
     "qzeros": "GPTQ or AWQ",
     "weight_scale_inv": "fp8 with block scales",
     "weight_packed": "compressed-tensors",
-    "weight_scale_2": "NVFP4 of ModelOpt",
+    "weight_scale_2": "NVFP4 with two scales",
     "absmax": "bitsandbytes",
     "SCB": "bitsandbytes",
     "W_q": "HQQ",
@@ -37,40 +38,19 @@ _COMPANIONS: Final = {
     "codebooks": "AQLM",
     "q_weight": "EXL2",
     "trellis": "EXL3",
+    "_data": "quanto",
+    "tables2": "HIGGS",
+    "dense_weights": "SpQR",
 }
 
-_BY_TRANSFORMERS: Final = (
-    "from transformers import AutoModel as M; "
-    "M.from_pretrained('FOLDER').dequantize().save_pretrained('PLAIN')"
+_READ_AS_MODELOPT: Final = (
+    "ModelOpt's own weights are read where its hf_quant_config.json stands beside them."
 )
-_BY_CONFIG: Final = (
-    "from transformers import AutoModelForCausalLM as M, {config} as C; "
-    "M.from_pretrained('FOLDER', quantization_config=C(dequantize=True)).save_pretrained('PLAIN')"
-)
-_CONFIGS: Final = {
-    "compressed-tensors": "CompressedTensorsConfig",
-    "fp8 with block scales": "FineGrainedFP8Config",
-    "fp8": "FineGrainedFP8Config",
-    "MXFP4": "Mxfp4Config",
-    "mxfp4": "Mxfp4Config",
-}
-"""By the format, as tensors show it or a config names it, the class that dequantises on loading."""
 
-_WAYS: Final = {
-    "bitsandbytes": f'With bitsandbytes: `python -c "{_BY_TRANSFORMERS}"`.',
-    **{
-        how: (
-            "With transformers, and the packages that it asks for: "
-            f'`python -c "{_BY_CONFIG.format(config=config)}"`.'
-        )
-        for how, config in _CONFIGS.items()
-    },
-    "integers with scales": (
-        "If MLX wrote them: `mlx_lm.convert --hf-path FOLDER --mlx-path PLAIN -d`."
-    ),
-}
-"""By how a tensor is quantised, the command that makes plain weights of it."""
 _ORIGINAL: Final = "Or open the original weights, which are more exact."
+_NO_COMMAND: Final = (
+    "No program does so by one command: open the original weights, which are more exact."
+)
 
 _INTEGER_SCALES: Final = frozenset({"scales", "scale", "weight_scale", "weight_scales"})
 
@@ -140,8 +120,17 @@ def _method(config: Mapping[str, object]) -> str:
     for level in (config, *nested):
         for key, settings in level.items():
             if isinstance(settings, dict) and _of_quantisation(key, settings):
-                return plain(str(settings.get("quant_method") or settings.get("quant_type") or key))
+                return _method_of(key, settings)
     return ""
+
+
+def _method_of(key: str, settings: Mapping[str, object]) -> str:
+    method = settings.get("quant_method") or settings.get("quant_type")
+    if method:
+        return plain(str(method))
+    if {"group_size", "bits"} <= settings.keys():  # what MLX writes, under both keys
+        return "MLX"
+    return key
 
 
 def refuse_unmergeable(path: Path, tensors: Mapping[str, TensorInfo]) -> None:
@@ -180,24 +169,43 @@ def refuse_quantised(tensors: Mapping[str, TensorInfo]) -> None:
 
 def _quantisation(tensor: TensorInfo, tensors: Mapping[str, TensorInfo]) -> str | None:
     """How a tensor is quantised, None if it is not."""
-    if FORMATS[tensor.dtype].quantised:
-        return tensor.dtype
     owner, _, last = tensor.name.rpartition(".")
+    beside = (how for end, how in _COMPANIONS.items() if f"{owner}.{end}" in tensors)
+    if FORMATS[tensor.dtype].quantised:
+        return next(beside, tensor.dtype)
     if last in _COMPANIONS:
         return _COMPANIONS[last]
+    if (
+        tensor.name.endswith("centroids.weight")
+        and f"{owner.rpartition('.')[0]}.indices" in tensors
+    ):
+        return "VPTQ"
     if last.endswith("_blocks") and f"{tensor.name.removesuffix('_blocks')}_scales" in tensors:
         return "MXFP4"
     # `scales` alone is an ordinary name; with an integer weight it is MLX's or another format's.
     weight = tensors.get(f"{owner}.weight")
     if last in _INTEGER_SCALES and weight is not None and weight.dtype.startswith(("I", "U")):
+        if weight.dtype == "U32" and last == "scales":
+            return "MLX"
         return "integers with scales"
     return None
 
 
 def _quantised(path: Path, what: str, how: str, *, tensor: str | None = None) -> CheckpointError:
     sentence = f"`{what}` is quantised ({how}). Merging needs BF16, FP16 or FP32; dequantise first."
-    way = _WAYS.get(how, "")
-    return refusal(path, " ".join(filter(None, (sentence, way, _ORIGINAL))), tensor=tensor)
+    return refusal(path, f"{sentence} {_what_to_do(how)}", tensor=tensor)
+
+
+def _what_to_do(how: str) -> str:
+    """Sentences on what makes plain weights of a format."""
+    way = way_to_plain(how)
+    if way is not None:
+        return f"{way.sentence} {_ORIGINAL}"
+    if how == _COMPANIONS["weight_scale_2"]:
+        return f"{_READ_AS_MODELOPT} {_ORIGINAL}"
+    if how.lower() in WITHOUT_WAY:
+        return _NO_COMMAND
+    return _ORIGINAL
 
 
 def quantised_note(formats: Mapping[str, int], written: str) -> str:

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import prod
 from typing import Any, Final
 
-from ace_gui.checkpoints.header import RANK_LIMIT, TensorInfo
+from ace_gui.checkpoints.bitsandbytes_weights import bitsandbytes_4, bitsandbytes_8
+from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.quantised_parts import (
     Candidate,
     is_count,
     json_of,
 )
 from ace_gui.checkpoints.quantised_weights import (
-    BlocksInfo,
     ColumnsInfo,
-    NestedScales,
     QuantisedInfo,
     RowsInfo,
     StackInfo,
@@ -35,95 +34,19 @@ _EXPONENTS: Final = ("U8", "F8_E8M0")
 _WORDS: Final = "I32"
 _FP8: Final = "F8_E4M3"
 _SCALES_OF_FP8: Final = ("weight_scale_inv", "weight_scale", "scale_weight")
-_MOST: Final = 2**48
-"""Most numbers of a weight that are believed."""
-_BY_ROWS: Final = 0
-"""bitsandbytes' number of the layout of 8 bits; others belong to old GPUs."""
+_PACKED: Final = (2, 4, 8)
+"""Bits of the packed integers that are read."""
+_NVFP4_GROUP: Final = 16
+"""Inputs with one scale."""
+_OF_INPUTS: Final = (".pre_quant_scale", ".svdquant_lora_a", ".svdquant_lora_b")
+"""What ModelOpt computes beside a weight with some of its methods (AWQ, SVDQuant)."""
+MODELOPT_FILE: Final = "hf_quant_config.json"
+"""What ModelOpt writes beside its weights; older versions write nothing into the config."""
 _HQQ_SETTINGS: Final = (
     *("nbits", "group_size", "shape", "axis", "packing", "unpack_view_dtype", "view_as_float"),
     *("quant_scale", "quant_zero", "compute_dtype", "offload_meta", "encoded_state_dict"),
     *("stores_quant_config", "channel_wise", "optimize", "round_zero"),
 )
-
-
-def bitsandbytes_4(candidate: Candidate) -> QuantisedInfo | None:
-    """NF4 and FP4, in blocks of the flattened weight."""
-    weight = candidate.part("")
-    table = candidate.part(".quant_map")
-    states = (candidate.part(f".quant_state.bitsandbytes__{kind}") for kind in ("nf4", "fp4"))
-    state = next((part for part in states if part is not None), None)
-    if weight is None or table is None or state is None:
-        return None
-    settings = candidate.json(state)
-    shape = _shape(candidate, settings.get("shape"))
-    blocksize = settings.get("blocksize")
-    if not is_count(blocksize) or blocksize % 2:
-        candidate.refuse("its blocksize is not an even number up to a million")
-    count = prod(shape)
-    size = -(-count // 2)
-    if weight.nbytes != size:
-        candidate.refuse(
-            f"{dimensions(shape)} numbers need {size} bytes, and it has {weight.nbytes}"
-        )
-    blocks = -(-count // blocksize)
-    candidate.require_part(table, ("F32",), (16,))
-    nested = _nested(candidate, settings, blocks)
-    candidate.require_part(
-        candidate.info, ("F32",) if nested is None else ("U8",), (blocks,), (blocks, 1)
-    )
-    if state.name.endswith("nf4"):
-        kind = "NF4"
-    else:
-        kind = "FP4"
-    return BlocksInfo(
-        **candidate.fields(weight.name, shape, f"bitsandbytes {kind}", weight),
-        absmax=candidate.info,
-        table=table,
-        blocksize=blocksize,
-        nested=nested,
-    )
-
-
-def _shape(candidate: Candidate, value: object) -> tuple[int, ...]:
-    """The shape in a weight's settings. Raises CheckpointError."""
-    if isinstance(value, list):
-        sizes = value
-    else:
-        sizes = []
-    natural = 0 < len(sizes) <= RANK_LIMIT and all(is_count(size, _MOST) for size in sizes)
-    if natural and prod(sizes) <= _MOST:
-        return tuple(sizes)
-    raise candidate.misfit("its settings have no shape that can be read")
-
-
-def _nested(candidate: Candidate, settings: Mapping[str, Any], blocks: int) -> NestedScales | None:
-    """How bitsandbytes' largest values are quantised; None if they are not."""
-    absmax = candidate.part(".nested_absmax")
-    table = candidate.part(".nested_quant_map")
-    if absmax is None and table is None:
-        return None
-    blocksize = settings.get("nested_blocksize")
-    offset = settings.get("nested_offset")
-    number = isinstance(offset, float | int) and isfinite(offset)
-    if absmax is None or table is None or not is_count(blocksize) or not number:
-        candidate.refuse("what its nested scales need is not complete")
-    candidate.require_part(absmax, ("F32",), (-(-blocks // blocksize),))
-    candidate.require_part(table, ("F32",), (256,))
-    return NestedScales(absmax=absmax, table=table, blocksize=blocksize, offset=float(offset or 0))
-
-
-def bitsandbytes_8(candidate: Candidate) -> QuantisedInfo | None:
-    """W = q · SCB / 127, row by row (Dettmers et al. 2022, section 3), stored by rows."""
-    info = candidate.info
-    scale = candidate.part(".SCB")
-    if scale is None or len(info.shape) != 2 or not prod(info.shape):
-        return None
-    layout = candidate.numbers(".weight_format")
-    candidate.require(layout in (None, (_BY_ROWS,)), "its layout belongs to old GPUs")
-    candidate.require_part(scale, ("F32",), info.shape[:1])
-    block = (1, info.shape[1])
-    fields = candidate.fields(info.name, info.shape, "bitsandbytes int8")
-    return RowsInfo(**fields, scale=scale, block=block, divisor=127.0)
 
 
 def gptq_or_awq(candidate: Candidate) -> QuantisedInfo | None:
@@ -222,6 +145,46 @@ def compressed(candidate: Candidate) -> QuantisedInfo | None:
     )
 
 
+def nvfp4_of_modelopt(candidate: Candidate) -> QuantisedInfo | None:
+    """NVFP4 of ModelOpt: a scale for 16 inputs of a row, times one of the whole weight.
+
+    It is read only where a file of ModelOpt's says so: other programs have tensors of the same
+    names and sizes, with the scales in another order.
+    """
+    info = candidate.info
+    scale = candidate.part(".weight_scale")
+    factor = candidate.part(".weight_scale_2")
+    if scale is None or factor is None or not _is_of_modelopt(candidate):
+        return None
+    flat = len(info.shape) == 2 and prod(info.shape) > 0
+    candidate.require(flat, f"its codes are {dimensions(info.shape)}, not a matrix")
+    for end in _OF_INPUTS:
+        candidate.require(
+            candidate.part(end) is None, "its inputs are changed, too, which is not read"
+        )
+    rows, packed = info.shape
+    columns = 2 * packed
+    candidate.require(columns % _NVFP4_GROUP == 0, f"{columns} inputs are not in groups of 16")
+    candidate.require_part(scale, (_FP8,), (rows, columns // _NVFP4_GROUP))
+    candidate.require_part(factor, ("F32",), (), (1,))
+    return RowsInfo(
+        **candidate.fields(info.name, (rows, columns), "NVFP4 of ModelOpt"),
+        scale=scale,
+        block=(1, _NVFP4_GROUP),
+        bits=4,
+        floats=True,
+        factor=factor,
+    )
+
+
+def _is_of_modelopt(candidate: Candidate) -> bool:
+    """Whether the config, or ModelOpt's own file beside the weights, says so."""
+    method = candidate.settings.get("quant_method")
+    if method is None:
+        return (candidate.info.file.parent / MODELOPT_FILE).is_file()
+    return str(method).lower() in ("modelopt", "modelopt_fp4")
+
+
 def _packed_integers(candidate: Candidate, scale: TensorInfo) -> QuantisedInfo:
     info = candidate.info
     shape = candidate.numbers(".weight_shape")
@@ -229,9 +192,13 @@ def _packed_integers(candidate: Candidate, scale: TensorInfo) -> QuantisedInfo:
     candidate.require(matrix, "its shape is missing")
     assert shape is not None
     rows, columns = shape
-    fitting = [bits for bits in (2, 4, 8) if -(-columns * bits // 32) == info.shape[1]]
-    told = [bits for bits in _bits_named(candidate.settings) if bits in fitting]
-    if rows != info.shape[0] or not fitting:
+    width = info.shape[1]
+    fitting = [bits for bits in _PACKED if _words_of(columns, bits) == width]
+    named = _bits_named(candidate.settings)
+    told = [bits for bits in named if bits in fitting]
+    # Words of 7 bits are as many as those of 8.
+    others = [bits for bits in named if bits not in _PACKED and _words_of(columns, bits) == width]
+    if rows != info.shape[0] or not fitting or (others and not told):
         candidate.refuse(
             f"it is {dimensions(info.shape)}, which is no matrix {dimensions(shape)} of 2, 4 or 8 "
             "bits"
@@ -251,6 +218,11 @@ def _packed_integers(candidate: Candidate, scale: TensorInfo) -> QuantisedInfo:
     kind = f"compressed-tensors {bits} bits"
     fields = candidate.fields(f"{candidate.owner}.weight", (rows, columns), kind)
     return RowsInfo(**fields, scale=scale, block=block, bits=bits, zero=zero, order=order)
+
+
+def _words_of(columns: int, bits: int) -> int:
+    """Words of a row, each with as many numbers as it has whole ones."""
+    return -(-columns // max(1, 32 // bits))
 
 
 def _bits_named(settings: Mapping[str, Any]) -> list[int]:
@@ -489,6 +461,13 @@ FORMATS: Final = (
             *(".weight_scale", ".weight_shape", ".weight_zero_point", ".weight_g_idx"),
             ".weight_global_scale",
         ),
+    ),
+    WeightFormat(
+        title="NVFP4 of ModelOpt",
+        end=".weight",
+        assemble=nvfp4_of_modelopt,
+        dtypes=("U8",),
+        companions=(".weight_scale", ".weight_scale_2"),
     ),
     WeightFormat(
         title="fp8 or int8 with scales",

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn, TypeGuard
 
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.input_files import open_regular, read_blocks, read_bytes, refusal
+from ace_gui.checkpoints.plain_weights import way_to_plain
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import dimensions, plain
 from ace_gui.stored_formats import RECIPE_TAGS
@@ -85,11 +86,14 @@ class Candidate:
     def misfit(self, sentence: str) -> CheckpointError:
         """The error for a quantised weight whose parts do not fit."""
         info = self.info
+        way = way_to_plain(self.settings.get("quant_method"), self.format)
+        advice = "open the original weights."
+        if way is not None:
+            advice = f"open the original weights, or make plain ones. {way.sentence}"
         return refusal(
             info.file,
             f"`{plain(info.name)}` is quantised ({self.format}), but {sentence}. The file is "
-            "damaged, or of a form that is not known here: download it again, or open the original "
-            "weights.",
+            f"damaged, or of a form that is not known here: download it again, or {advice}",
             tensor=info.name,
         )
 

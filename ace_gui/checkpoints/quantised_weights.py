@@ -249,6 +249,8 @@ class RowsInfo(QuantisedInfo):
     """The group of each column; None: they are consecutive."""
     divisor: TensorInfo | float = 1.0
     """Divides every scale."""
+    factor: TensorInfo | None = None
+    """Multiplies every scale; None: there is none."""
 
     @property
     def parts(self) -> tuple[TensorInfo, ...]:
@@ -278,6 +280,8 @@ class RowsInfo(QuantisedInfo):
     def _scales(self, reader: TensorReader, first: int, last: int) -> Tensor:
         """The scales of some rows, rows × groups."""
         scales = self._of_rows(reader, self.scale, first, last)
+        if self.factor is not None:
+            return scales * _numbers(reader, self.factor, 0, 1)
         if isinstance(self.divisor, TensorInfo):
             return scales / _numbers(reader, self.divisor, 0, 1)
         return scales / self.divisor

@@ -222,7 +222,8 @@ def test_no_permission_to_list_the_folder(folder: Path, monkeypatch):
     [
         ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "(gptq)"),
         ({"text_config": {"quantization_config": {"quant_method": "fp8"}}}, "(fp8)"),
-        ({"quantization": {"group_size": 64, "bits": 4}}, "(quantization)"),
+        ({"quantization": {"group_size": 64, "bits": 4}}, "(MLX)"),
+        ({"quantization": {"levels": 4}}, "(quantization)"),
     ],
 )
 def test_quantised_by_its_config(folder: Path, config: dict[str, object], how: str):
@@ -320,9 +321,10 @@ def test_scales_are_quantised_only_beside_integers(folder: Path, name: str):
     scales = {f"layer.{name}": torch.ones(2)}
     save_model(folder, {"layer.weight": torch.ones(2, 2), **scales})
     assert f"layer.{name}" in open_checkpoint(folder).tensors
-    for dtype in (torch.int8, torch.uint32):
-        save_model(folder, {"layer.weight": torch.ones(2, 2).to(dtype), **scales})
-        refused(folder, "is quantised (integers with scales)")
+    save_model(folder, {"layer.weight": torch.ones(2, 2, dtype=torch.int8), **scales})
+    refused(folder, "is quantised (integers with scales)")
+    save_model(folder, {"layer.weight": torch.ones(2, 2, dtype=torch.uint32), **scales})
+    refused(folder, f"is quantised ({'MLX' if name == 'scales' else 'integers with scales'})")
 
 
 def test_masks_of_bytes_are_not_quantised(folder: Path):

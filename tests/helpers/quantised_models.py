@@ -22,7 +22,7 @@ from tests.helpers.quantised_weights import FORMATS
 HEADS = 4
 FEWER = 2
 GGUF_TYPES = {"Q4_K": GGMLQuantizationType.Q4_K, "Q8_0": GGMLQuantizationType.Q8_0}
-NAMES = ("NF4, nested", "GPTQ, act order", "AWQ", "int4, zero", "NVFP4", *GGUF_TYPES)
+NAMES = ("NF4, nested", "GPTQ, act order", "AWQ", "int4, zero", "NVFP4", "ModelOpt", *GGUF_TYPES)
 """The formats of whole models."""
 
 
@@ -91,7 +91,8 @@ def _safetensors(
     settings = json.loads(config().to_json_string(use_diff=False))
     settings["quantization_config"] = FORMATS[name].config
     (folder / "config.json").write_text(json.dumps(settings))
-    (folder / "quantize_config.json").write_text("{}")
+    for name_beside in ("quantize_config.json", "hf_quant_config.json"):
+        (folder / name_beside).write_text("{}")
     return values
 
 

@@ -207,6 +207,23 @@ def packed_floats(
     return _named(name, parts), (levels * factors.repeat(group, 1)).astype(np.float32)
 
 
+def modelopt(name: str, shape: Shape, draw: Draw) -> tuple[Parts, NDArray[np.float32]]:
+    """As ``NVFP4QTensor`` of NVIDIA's Model-Optimizer has it, with what its export adds."""
+    outputs, inputs = shape
+    codes = draw.integers(0, 16, shape, dtype=np.uint8)
+    levels = np.where(codes & 8, -E2M1[codes & 7], E2M1[codes & 7])
+    scale = torch.from_numpy(draw.uniform(10, 400, (outputs, inputs // 16))).to(FP8)
+    second = np.float32(draw.uniform(1e-5, 1e-4))
+    parts = {
+        "weight": torch.from_numpy(codes[:, ::2] | codes[:, 1::2] << 4),
+        "weight_scale": scale,
+        "weight_scale_2": torch.tensor(second),
+        "input_scale": torch.tensor(0.5),
+    }
+    factors = scale.float().numpy() * second
+    return _named(name, parts), (levels * factors.repeat(16, 1)).astype(np.float32)
+
+
 def hqq(
     name: str, shape: Shape, draw: Draw, *, bits: int, axis: int = 1
 ) -> tuple[Parts, NDArray[np.float32]]:
@@ -277,6 +294,17 @@ BLOCKS = {
     "quant_method": "compressed-tensors",
     "config_groups": {"group_0": {"weights": {"num_bits": 8, "block_structure": [16, 32]}}},
 }
+MODELOPT = {
+    "quant_method": "modelopt",
+    "quant_algo": "NVFP4",
+    "ignore": ["lm_head"],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16},
+        }
+    },
+}
 HQQ = {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4}}}
 TORCHAO = {"quant_method": "torchao"}
 
@@ -315,6 +343,7 @@ FORMATS = {
     "fp8, tensor": Quantised(partial(one_byte, floats=True, grid="tensor"), COMPRESSED, "fp8"),
     "fp8, blocks": Quantised(partial(one_byte, floats=True, grid="block"), BLOCKS, "fp8"),
     "NVFP4": Quantised(partial(packed_floats, nvidia=True), COMPRESSED, "NVFP4"),
+    "ModelOpt": Quantised(modelopt, MODELOPT, "NVFP4 of ModelOpt"),
     "MXFP4": Quantised(partial(packed_floats, nvidia=False), COMPRESSED, "MXFP4"),
     **{
         f"HQQ, {bits} bits": Quantised(partial(hqq, bits=bits), HQQ, f"HQQ {bits} bits")

@@ -291,3 +291,40 @@ def test_opening_takes_no_memory_for_the_weights(tmp_path):
     assert checkpoint.tensors["q.weight"].shape == (1 << 17, 1 << 17)
     assert peak < 2_000_000
     assert grown < 20_000  # kilobytes
+
+
+def modelopt_folder(folder: Path, config: dict[str, Any] | None = None, **more: Tensor) -> Path:
+    """A folder with a weight of ModelOpt, to which tensors are added, or which they replace."""
+    parts = {**parts_of("ModelOpt"), **{f"q.{key}": part for key, part in more.items()}}
+    return save_model(folder / "m", parts, config=config or config_of("ModelOpt"))
+
+
+@pytest.mark.parametrize("name", ["pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b"])
+def test_methods_of_modelopt_that_change_the_inputs(name: str, tmp_path):
+    folder = modelopt_folder(tmp_path, **{name: torch.ones(128)})
+    refused(folder, "q.weight", "NVFP4 of ModelOpt", "its inputs are changed")
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("weight_scale", torch.ones(32, 8)),
+        ("weight_scale", torch.ones(32, 4).to(torch.float8_e4m3fn)),
+        ("weight_scale", torch.ones(128, 8).to(torch.float8_e4m3fn)),
+        ("weight_scale_2", torch.ones(32)),
+        ("weight_scale_2", torch.ones((), dtype=torch.float16)),
+        ("weight", torch.zeros(32, 60, dtype=torch.uint8)),
+        ("weight", torch.zeros(4, 32, 64, dtype=torch.uint8)),
+    ],
+)
+def test_parts_of_modelopt_that_do_not_fit(name: str, part: Tensor, tmp_path):
+    refused(modelopt_folder(tmp_path, **{name: part}), "NVFP4 of ModelOpt")
+
+
+def test_nvfp4_of_another_program_is_not_taken_for_that_of_modelopt(tmp_path):
+    """ComfyUI's files have the same names and sizes, with scales in the order of a GPU."""
+    plain = {"model_type": "llama"}
+    error = refused(modelopt_folder(tmp_path, plain), "NVFP4", "hf_quant_config.json")
+    assert error.tensor == "q.weight_scale_2"
+    (tmp_path / "m" / "hf_quant_config.json").write_text("{}")
+    assert opened_or_refused(tmp_path / "m")
