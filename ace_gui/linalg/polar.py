@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.products import factor_per_matrix, gram, matrices_at, product
 
 SMALLEST_GAP: Final = 1e-10
@@ -67,7 +68,7 @@ def top_polars(
     synchronised only once.
     """
     batch = _PolarBatch(matrix_BOI=matrix_BOI, k=k, noises=noises, figures=figures)
-    squares_BR, vectors_BRR = torch.linalg.eigh(gram(batch.wide_BRC.mT))
+    squares_BR, vectors_BRR = eigenvectors(gram(batch.wide_BRC.mT))
     basis_BRK = vectors_BRR[..., -k:].flip(-1)
     values_BR = squares_BR.flip(-1).clamp_(min=0).sqrt_()
     del vectors_BRR

@@ -68,7 +68,7 @@ def library() -> str:
 
 def times(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     """left · right for two matrices of one dtype."""
-    if _for_numpy(left_NK):
+    if computed_by_numpy(left_NK):
         return _by_numpy(left_NK, right_KM)
     return left_NK @ right_KM
 
@@ -95,7 +95,7 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
         sum_NM.baddbmm_(left_NK, right_KM, alpha=alpha)
     elif sum_NM.ndim == 3:
         add_product_(sum_NM[0], left_NK[0], right_KM[0], alpha)
-    elif _for_numpy(sum_NM):
+    elif computed_by_numpy(sum_NM):
         for rows, columns in pairs(parts(len(sum_NM)), parts(sum_NM.shape[1])):
             # numpy cannot accumulate into a sum.
             added_NM = _by_numpy(left_NK[rows], right_KM[:, columns])
@@ -104,7 +104,7 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
         sum_NM.addmm_(left_NK, right_KM, alpha=alpha)
 
 
-def _for_numpy(matrix: Tensor) -> bool:
+def computed_by_numpy(matrix: Tensor) -> bool:
     """Several threads on one matrix use torch, as they would idle while numpy computes."""
     is_suitable = matrix.dtype in (torch.float32, torch.float64) and matrix.device.type == "cpu"
     return is_suitable and torch.get_num_threads() == 1 and by_numpy()
@@ -112,7 +112,7 @@ def _for_numpy(matrix: Tensor) -> bool:
 
 def halves_squares(matrix: Tensor) -> bool:
     """Whether the product of this matrix with its own transpose takes half the operations."""
-    return (matrix.ndim == 2 or len(matrix) == 1) and _for_numpy(matrix)
+    return (matrix.ndim == 2 or len(matrix) == 1) and computed_by_numpy(matrix)
 
 
 def _by_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.eigenvectors import Eigen, eigenvectors
 from ace_gui.linalg.products import gram, times
 
 NOTHING: Final = 1e-6
@@ -35,10 +36,6 @@ INVISIBLE: Final = 1e-13
 
 BLURRED: Final = 1e-6
 """Share of a nuclear norm that may be uncertain."""
-
-
-_Eigen = tuple[Tensor, Tensor]
-"""Eigenvalues of a Gram matrix, smallest first, and its eigenvectors as columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +62,14 @@ def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triple
         return Triplets(u_OK=turned.vh_KI.T, s_K=turned.s_K, vh_KI=turned.u_OK.T)
     if not k:
         return Triplets(u_OK=matrix_OI[:, :0], s_K=matrix_OI.new_zeros(0), vh_KI=matrix_OI[:0])
-    eigen = torch.linalg.eigh(gram(matrix_OI.T))
+    eigen = eigenvectors(gram(matrix_OI.T))
     return _by_gram(matrix_OI, eigen, k, scale) or _by_decomposition(matrix_OI, eigen, k, scale)
 
 
-def _by_gram(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets | None:
+def _by_gram(wide_RC: Tensor, eigen: Eigen, k: int, scale: float) -> Triplets | None:
     """The triplets; None if the Gram matrix does not separate them from the rest."""
-    squares_R = eigen[0].flip(0).clamp_(min=0)
-    vectors_RR = eigen[1].flip(1)
+    squares_R = eigen.values.flip(0).clamp_(min=0)
+    vectors_RR = eigen.vectors.flip(1)
     threshold = NOTHING**2 * max(float(squares_R[0]), scale**2)
     rank = int((squares_R[:k] > threshold).sum())
     if rank < len(squares_R):
@@ -84,7 +81,7 @@ def _by_gram(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets |
     return _triplets(wide_RC, vectors_RR[:, :rank], squares_R[:rank].sqrt())
 
 
-def _by_decomposition(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets:
+def _by_decomposition(wide_RC: Tensor, eigen: Eigen, k: int, scale: float) -> Triplets:
     """The triplets, also of singular values that the Gram matrix does not resolve."""
     s_R, u_RR = _right_singular(wide_RC.T, eigen)
     s_R, order = s_R.sort(descending=True)
@@ -105,7 +102,7 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
     if matrix_OI.shape[0] > matrix_OI.shape[1]:
         turned, nuclear = leading_share(matrix_OI.T, share)
         return Triplets(u_OK=turned.vh_KI.T, s_K=turned.s_K, vh_KI=turned.u_OK.T), nuclear
-    squares_R, u_OR = torch.linalg.eigh(gram(matrix_OI.T))
+    squares_R, u_OR = eigenvectors(gram(matrix_OI.T))
     squares_R = squares_R.flip(0).clamp_(min=0)
     u_OR = u_OR.flip(1)
     s_R = squares_R.sqrt()
@@ -157,10 +154,10 @@ def right_singular(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
     of C times these vectors. If even their span is inaccurate, C is decomposed. The order is
     arbitrary.
     """
-    return _right_singular(columns_NK, torch.linalg.eigh(gram(columns_NK)))
+    return _right_singular(columns_NK, eigenvectors(gram(columns_NK)))
 
 
-def _right_singular(columns_NK: Tensor, eigen: _Eigen) -> tuple[Tensor, Tensor]:
+def _right_singular(columns_NK: Tensor, eigen: Eigen) -> tuple[Tensor, Tensor]:
     squares_K, vectors_KK = eigen
     if not len(squares_K):
         return squares_K, vectors_KK
@@ -206,7 +203,7 @@ def singular_values(matrix: Tensor) -> Tensor:
     if not unresolved:
         return squares.sqrt()
     if unresolved <= min(FEW, len(squares) // 4):
-        last_RK = torch.linalg.eigh(gram_RR).eigenvectors[:, :unresolved]
+        last_RK = eigenvectors(gram_RR).vectors[:, :unresolved]
         smallest: Tensor = torch.linalg.svdvals(times(tall, last_RK))
         return torch.cat([squares[:-unresolved].sqrt(), smallest])
     if tall.shape[0] > tall.shape[1]:
@@ -269,12 +266,12 @@ def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> LowRankFacto
     """
     tiny = torch.finfo(torch.float64).tiny
     if matrix_OI.shape[0] <= matrix_OI.shape[1]:
-        u_OK = torch.linalg.eigh(gram(matrix_OI.T)).eigenvectors.flip(1)[:, :rank]
+        u_OK = eigenvectors(gram(matrix_OI.T)).vectors.flip(1)[:, :rank]
         projected_KI = times(u_OK.T, matrix_OI)
         s_K = torch.linalg.vector_norm(projected_KI, dim=1)
         vh_KI = projected_KI / s_K.clamp_min(tiny)[:, None]
     else:
-        v_IK = torch.linalg.eigh(gram(matrix_OI)).eigenvectors.flip(1)[:, :rank]
+        v_IK = eigenvectors(gram(matrix_OI)).vectors.flip(1)[:, :rank]
         projected_OK = times(matrix_OI, v_IK)
         s_K = torch.linalg.vector_norm(projected_OK, dim=0)
         u_OK = projected_OK / s_K.clamp_min(tiny)
@@ -356,7 +353,7 @@ def shape_(matrix_OI: Tensor, *, share: float, power: float, noise: float) -> Sh
     tall = wide_RC.shape[0] > wide_RC.shape[1]
     if tall:
         wide_RC = wide_RC.mT
-    squares_R, vectors_RR = torch.linalg.eigh(gram(wide_RC.mT))
+    squares_R, vectors_RR = eigenvectors(gram(wide_RC.mT))
     values_R = squares_R.clamp_(min=0).sqrt_()
     ranks_R = torch.arange(len(values_R), 0, -1, device=values_R.device)  # 1 for the largest
     dropped_R = ranks_R > directions(share, wide_RC.shape)
@@ -387,7 +384,7 @@ def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
 def shaping_numbers(shape: tuple[int, int]) -> float:
     """The number of float64 numbers that ``shape_`` holds at once, including LAPACK's."""
     small, large = sorted(shape)
-    return small * large + 4.0 * small**2 + small * min(large, COLUMNS)
+    return small * large + 5.0 * small**2 + small * min(large, COLUMNS)
 
 
 def shaping_flops(shape: tuple[int, int]) -> float:

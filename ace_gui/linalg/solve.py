@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
+from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.products import add_product_, blocks, product, times
 
 
@@ -94,7 +95,7 @@ def _substitute_(numerator_BKI: Tensor, upper_BII: Tensor, inverses: list[Tensor
 
 def _divide_by_eigenvectors_(matrix_II: Tensor, numerators_KI: Sequence[Tensor]) -> int:
     """``right_divide_`` of one matrix with its J usable eigenvectors; reads its lower triangle."""
-    values_I, vectors_II = torch.linalg.eigh(matrix_II)
+    values_I, vectors_II = eigenvectors(matrix_II)
     unit = torch.finfo(matrix_II.dtype).eps
     is_regular = values_I > len(values_I) * unit * values_I.abs().max()
     basis_IJ = vectors_II[:, is_regular]

@@ -15,6 +15,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.products import times
 from ace_gui.linalg.singular import right_singular
 from ace_gui.methods.method import MergeMethod
@@ -136,7 +137,7 @@ def essential_basis(delta_OI: Tensor, gram_II: Tensor, directions: int) -> tuple
     Fewer if eigenvalues are too small; none if the outputs do not change.
     """
     change_OO = times(times(delta_OI, gram_II.to(torch.float64)), delta_OI.T)
-    values_O, vectors_OO = torch.linalg.eigh((change_OO + change_OO.T) / 2)
+    values_O, vectors_OO = eigenvectors((change_OO + change_OO.T) / 2)
     values_O = values_O.flip(0)
     vectors_OO = vectors_OO.flip(1)
     rank = int((values_O[:directions] > FAINT * values_O[:1].clamp(min=0)).sum())

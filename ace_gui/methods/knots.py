@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.products import add_gram_, mirror_, times
 from ace_gui.linalg.singular import NOTHING
 from ace_gui.methods.dare import density_parameter, dropped
@@ -96,7 +97,7 @@ def common_basis(matrix: Callable[[int], Tensor], experts: Sequence[int]) -> Ten
     del first_OI
     for t in experts:
         add_gram_(gram_OO, matrix(t).T)
-    squares_O, vectors_OO = torch.linalg.eigh(mirror_(gram_OO))
+    squares_O, vectors_OO = eigenvectors(mirror_(gram_OO))
     rank = int((squares_O > NOTHING**2 * squares_O[-1]).sum())
     basis_OK: Tensor = vectors_OO.flip(1)[:, :rank]
     return basis_OK

@@ -13,6 +13,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.passes import energy
 from ace_gui.linalg.products import add_product_, full_float32, gram, times
 from ace_gui.methods.method import MergeMethod
@@ -166,7 +167,7 @@ def adam(
 
 def closed(gram_II: Tensor, target_OI: Tensor) -> Tensor:
     """B S⁺, the minimiser of least norm."""
-    values_I, vectors_II = torch.linalg.eigh(gram_II)
+    values_I, vectors_II = eigenvectors(gram_II)
     is_regular = values_I > SINGULAR * values_I[-1]
     basis_IK = vectors_II[:, is_regular]
     return times(times(target_OI, basis_IK).div_(values_I[is_regular]), basis_IK.T)

@@ -19,7 +19,7 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.linalg.passes import centre_, energy
-from ace_gui.linalg.root_spectrum import RootSpectrum, root_spectrum, worth_trying
+from ace_gui.linalg.root_spectrum import FINEST, RootSpectrum, root_spectrum
 from ace_gui.linalg.singular import Shaped, noise_floor, shape_
 from ace_gui.methods.shared.experts import Deltas, Merged, Weights
 from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
@@ -135,15 +135,14 @@ def _reshaped(
 def _rooted(delta_OI: Tensor, noise: float, tolerance: Tolerance) -> RootSpectrum | None:
     """The roots of the singular values in float32; None if that is not exact enough."""
     norm = math.sqrt(energy(delta_OI))
-    limit = SHARE_AFTER * tolerance.relative(norm)
-    outputs, inputs = delta_OI.shape
-    shape = (outputs, inputs)
-    if delta_OI.dtype != torch.float32 or not worth_trying(norm, tolerance.rounding, shape, limit):
+    if delta_OI.dtype != torch.float32 or not norm:
         return None
-    rooted = root_spectrum(delta_OI, noise_floor(noise, shape))
-    if rooted.error <= limit:
-        return rooted
-    return None
+    limit = SHARE_AFTER * tolerance.relative(norm)
+    # False also for NaN, which the decomposition in float64 reports.
+    if not limit >= FINEST:
+        return None
+    outputs, inputs = delta_OI.shape
+    return root_spectrum(delta_OI, noise_floor(noise, (outputs, inputs)), limit)
 
 
 def _traces(merged: Merged, deltas: Deltas, weights: Weights) -> list[float]:
