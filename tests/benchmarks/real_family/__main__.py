@@ -73,18 +73,24 @@ METHODS: dict[str, dict[str, Any]] = {
     "recommended, δ = 0": _long_as_one_expert(),
     "AdaMerging": {"merge_method": "adamerging"},
     "SAMerging": {"merge_method": "samerging"},
+    "Expert Merging": {"merge_method": "expert_merging"},
+    "ProDistill": {"merge_method": "prodistill"},
     "distil": _distilled(),
+    "distil, blocks": _distilled(how="blocks"),
     "distil, rank 8": _distilled(train="rank-8"),
     "distil, rank 8, 1e-3": _distilled(train="rank-8", learning_rate=1e-3),
     "distil, all, 3e-5": _distilled(train="all", learning_rate=3e-5),
     "distil, all, 1e-4": _distilled(train="all", learning_rate=1e-4),
     "distil, 3e-3": _distilled(learning_rate=3e-3),
+    "distil, 8 inputs": _distilled(inputs=8),
     "distil, 16 inputs": _distilled(inputs=16),
+    "distil, 32 inputs": _distilled(inputs=32),
+    "distil, 128 inputs": _distilled(inputs=128),
     "distil, 256 inputs": _distilled(inputs=256),
     "recommended": recommended_keys(),
 }
 ALIGNED = tuple(name for name, keys in METHODS.items() if "distil" in keys)
-WITH_INPUTS = ("RegMean", "AdaMerging", "SAMerging", *ALIGNED)
+WITH_INPUTS = ("RegMean", "AdaMerging", "SAMerging", "Expert Merging", "ProDistill", *ALIGNED)
 """These use inputs that the experts were trained with, 64 of each task where nothing is said."""
 OURS = ("recommended", "recommended, δ = 0", *ALIGNED)
 """These keep the pooler by themselves."""
