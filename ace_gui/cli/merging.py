@@ -50,7 +50,7 @@ def merge(command: Merge) -> None:
     """
     mixture = mixture_given(command)
     if mixture is not None:
-        build_mixture(command, mixture)
+        build_mixture(command, mixture, _options(command))
         return
     recipe = recipe_of(command.models, command.method, command.settings or ())
     recipe = in_form(recipe, command.kind, command.rank, command.energy)

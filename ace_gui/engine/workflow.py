@@ -106,7 +106,7 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
     if options.cluster:
         Address.of(options.cluster)
     for folder, stage in recipe.stages.items():
-        yield from _stage_to_folder(stage, folder, options)
+        yield from stage_to_folder(stage, folder, options)
     yield from _to_folder(_prepared_to_write(recipe, options), out, options)
 
 
@@ -130,7 +130,7 @@ def _to_folder(prepared: Prepared, out: Path, options: Options) -> Iterator[Even
     )
 
 
-def _stage_to_folder(stage: Recipe, folder: Path, options: Options) -> Iterator[Event]:
+def stage_to_folder(stage: Recipe, folder: Path, options: Options) -> Iterator[Event]:
     """Merge a stage, unless its result can be used. An unfinished one goes on with ``resume``."""
     if there(folder) or there(record_beside(folder)):
         problem = problem_of(folder, stage)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ace_gui.engine import workflow
-from ace_gui.engine.capabilities import use_threads
 from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanReady
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.sanity import SanityResult
-from ace_gui.engine.mixtures.building import mixture_to_folder, refuse_options
+from ace_gui.engine.mixture_workflow import mixture_to_folder
+from ace_gui.engine.mixtures.building import refuse_options
 from ace_gui.engine.output.exporters import with_output_checks
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.library.arguments import GivenRecipe
@@ -22,9 +22,10 @@ from ace_gui.library.progress import Progress, last_of, watched
 from ace_gui.library_results import MergeResult
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.distillation import distillation_of
+from ace_gui.recipe.mixture_file import mixture_from
 from ace_gui.recipe.mixtures import MixtureRecipe
 from ace_gui.recipe.new_recipes import recipe_for_extraction
-from ace_gui.recipe.recipe_file import mixture_from, recipe_from
+from ace_gui.recipe.recipe_file import recipe_from
 from ace_gui.recipe.values import SanityCheck
 
 
@@ -59,17 +60,12 @@ def merge(
     unfinished merge of the same recipe. ``distil``: align the merge with its experts; True, or the
     keys of the recipe's ``distil``; None: as the recipe says. ``check``: whether a language model
     is tried on usual text; None: as the recipe says. For the rest see ``workflow.Options``. A
-    recipe with ``merge_method: moe``, or a file of mergekit-moe, builds a mixture of experts. Then
-    ``threads``, ``progress`` and ``convert`` count, and all others are refused.
+    recipe with ``merge_method: moe``, or a file of mergekit-moe, builds a mixture of experts; what
+    it cannot use is refused.
 
     >>> ace_gui.merge(recipe, "merged").files
     ('README.md', 'merge_recipe.yaml', 'model.safetensors')
     """
-    mixture = mixture_from(recipe)
-    if mixture is not None:
-        idle = (resume, distil, check, evaluate, memory_bytes, complete_heads, cluster)
-        _refuse_idle(device, idle)
-        return _built_mixture(mixture, Path(out), threads, progress, convert=convert)
     options = workflow.Options(
         device=device,
         threads=threads,
@@ -80,6 +76,10 @@ def merge(
         evaluate=evaluate,
         cluster=cluster,
     )
+    mixture = mixture_from(recipe)
+    if mixture is not None:
+        _refuse_idle(mixture, options, distil=distil, check=check)
+        return _built_mixture(mixture, Path(out), options, progress)
     loaded = _with_choices(recipe_from(recipe), distil, check)
     return _result(workflow.merge_to_folder(loaded, Path(out), options), progress)
 
@@ -95,26 +95,19 @@ def _with_choices(
     return recipe
 
 
-_IDLE = ("resume", "distil", "check", "evaluate", "memory_bytes", "complete_heads", "cluster")
-"""Arguments of ``merge`` that a mixture of experts does not use."""
-
-
-def _refuse_idle(device: str, values: Sequence[object]) -> None:
-    options = dict(zip(_IDLE, values, strict=True))
-    refuse_options({**options, "device": device not in ("auto", "cpu")})
+def _refuse_idle(mixture: MixtureRecipe, options: workflow.Options, **others: object) -> None:
+    """Refuse the arguments of ``merge`` that a mixture does not use."""
+    names = ["evaluate", "complete_heads"]
+    if mixture.attention is None:
+        names += ["memory_bytes", "cluster"]
+    refuse_options({**others, **{name: getattr(options, name) for name in names}})
 
 
 def _built_mixture(
-    mixture: MixtureRecipe,
-    out: Path,
-    threads: int | None,
-    progress: Progress | None,
-    *,
-    convert: bool,
+    mixture: MixtureRecipe, out: Path, options: workflow.Options, progress: Progress | None
 ) -> MergeResult:
-    use_threads(threads)
     begin = time.perf_counter()
-    built = last_of(mixture_to_folder(mixture, out, convert=convert), Exported, progress)
+    built = last_of(mixture_to_folder(mixture, out, options), Exported, progress)
     return MergeResult(
         folder=built.folder,
         seconds=time.perf_counter() - begin,

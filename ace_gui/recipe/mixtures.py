@@ -15,11 +15,11 @@ from pydantic import BeforeValidator, Field
 
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import listing, quoted_value
-from ace_gui.recipe.file_schema import SCHEMA, placed
+from ace_gui.recipe.file_schema import SCHEMA, in_file, placed
 from ace_gui.recipe.mergekit.reading import ReferencedModels, out_dtype_of
 from ace_gui.recipe.mergekit.schema import FilePart, ModelName, Text
 from ace_gui.recipe.model_paths import ModelPaths
-from ace_gui.recipe.values import OutputDtype, model_name
+from ace_gui.recipe.values import OutputDtype, Recipe, model_name
 from ace_gui.recipe.yaml_reader import text_of
 
 MIXTURE: Final = "moe"
@@ -78,6 +78,10 @@ class MixtureRecipe:
     """In the order of the routers' rows."""
     shared: MixtureExpert | None = None
     """The expert that sees every token; only some classes have it."""
+    attention: Recipe | None = None
+    """The merge of the base and the experts that has attention, norms and embeddings; None: they
+    are the base's.
+    """
     gate_mode: GateMode = GateMode.HIDDEN
     """How the routers are made."""
     experts_per_token: int = 2
@@ -119,6 +123,7 @@ class MixtureDocument(FilePart):
 
     merge_method: Literal["moe"] = "moe"
     base_model: ModelName
+    attention: dict[str, Any] | str | None = None
     gate_mode: Annotated[str, BeforeValidator(text_of)] = GateMode.HIDDEN.value
     experts: Annotated[list[MixtureExpertEntry], Field(min_length=1)]
     shared_experts: list[MixtureExpertEntry] | None = None
@@ -129,6 +134,9 @@ class MixtureDocument(FilePart):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     schema_: Annotated[Literal[1], Field(alias="schema")] = SCHEMA
 
+
+ATTENTION_KEYS: Final = ("merge_method", "parameters", "scope", "after", "overrides", "poolers")
+"""The keys that ``attention`` may have."""
 
 MIXTURE_KEYS: Final = {
     (): tuple(name.rstrip("_") for name in MixtureDocument.model_fields),
@@ -213,6 +221,9 @@ def mixture_keys(recipe: MixtureRecipe, folder: Path | None) -> dict[str, Any]:
     """The content of a file for this mixture; its paths as ``placed`` has them."""
     keys: dict[str, Any] = {"schema": SCHEMA, "merge_method": MIXTURE}
     keys["base_model"] = _reference(recipe.base_model, recipe.adapter, folder)
+    if recipe.attention is not None:
+        merge = in_file(recipe.attention, folder)
+        keys["attention"] = {key: merge[key] for key in ATTENTION_KEYS if key in merge}
     keys["gate_mode"] = recipe.gate_mode.value
     keys["experts_per_token"] = recipe.experts_per_token
     if recipe.architecture is not None:

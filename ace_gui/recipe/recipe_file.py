@@ -34,13 +34,7 @@ from ace_gui.recipe.mergekit.reading import from_mergekit
 from ace_gui.recipe.mergekit.recognising import is_mergekit
 from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
-from ace_gui.recipe.mixtures import (
-    MIXTURE_KEYS,
-    MixtureDocument,
-    MixtureRecipe,
-    describes_mixture,
-    mixture_of,
-)
+from ace_gui.recipe.mixtures import describes_mixture
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.task_kinds import every_role
 from ace_gui.recipe.values import Recipe, Task, Vocabulary, model_name
@@ -55,8 +49,8 @@ def load_recipe(path: Path) -> Recipe:
 
     Raises RecipeError with the file, and the key where one is at fault.
     """
-    documents = _documents(path)
-    with _naming(path):
+    documents = documents_of(path)
+    with naming(path):
         if len(documents) > 1:
             return _Stages([_mapping(document) for document in documents], path.parent).last()
         return _recipe(_mapping(documents[0]), path.parent)
@@ -75,37 +69,13 @@ def explained_file(path: Path) -> dict[str, tuple[KeyFate, ...]]:
     return {name: recipe.key_fates for name, recipe in recipes.items()}
 
 
-def mixture_from(source: Path | str | Mapping[str, object] | Recipe) -> MixtureRecipe | None:
-    """A mixture of experts from its file, or from a mapping; None if this is another merge.
-
-    Relative paths start from the file's folder, or the working directory. Raises RecipeError.
-    """
-    if isinstance(source, Recipe):
-        return None
-    documents: Sequence[object]
-    if isinstance(source, Mapping):
-        file = Path("recipe")
-        documents = [_plain_paths(source)]
-    else:
-        file = Path(source)
-        documents = _documents(file)
-    content = documents[0]
-    if not isinstance(content, dict) or not describes_mixture(content):
-        return None
-    with _naming(file):
-        if len(documents) > 1:
-            raise RecipeError(f"{_SEVERAL}; a mixture of experts needs a file of its own.")
-        document = _validated(content, MixtureDocument, keys_of=MIXTURE_KEYS)
-        return mixture_of(document, ModelPaths(folder=file.parent))
-
-
 def load_tasks(path: Path) -> tuple[Task, ...]:
     """The tasks of a recipe, or of a file with only tasks, under the key ``tasks`` or as a list.
 
     Relative paths start from its folder. Raises RecipeError.
     """
-    content, *further = _documents(path)
-    with _naming(path):
+    content, *further = documents_of(path)
+    with naming(path):
         if further:
             raise RecipeError("the file has several documents; keep one.")
         if isinstance(content, list):
@@ -117,8 +87,8 @@ def load_tasks(path: Path) -> tuple[Task, ...]:
 
 def tasks_from(content: Mapping[str, object], folder: Path = Path()) -> tuple[Task, ...]:
     """The tasks of a mapping that is like a file in ``folder``. Raises RecipeError."""
-    only_tasks = _plain_paths({"tasks": content.get("tasks") or []})
-    tasks = values_of(_validated(only_tasks, TasksDocument, ModelPaths(folder=folder)))["tasks"]
+    only_tasks = plain_paths({"tasks": content.get("tasks") or []})
+    tasks = values_of(validated(only_tasks, TasksDocument, ModelPaths(folder=folder)))["tasks"]
     if not tasks:
         raise RecipeError("there are no tasks; add them under the key tasks.")
     return tuple(tasks)
@@ -133,12 +103,12 @@ def recipe_from(source: Path | str | Mapping[str, object] | Recipe) -> Recipe:
         return source
     if isinstance(source, str | Path):
         return load_recipe(Path(source))
-    with _naming(Path("recipe")):
-        return _recipe(_mapping(_plain_paths(source)), Path())
+    with naming(Path("recipe")):
+        return _recipe(_mapping(plain_paths(source)), Path())
 
 
 @contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """Add the file to an error about its content."""
     try:
         yield
@@ -149,12 +119,12 @@ def _naming(path: Path) -> Iterator[None]:
         raise RecipeError(sentence, path=path, key=error.key, details=error.details) from None
 
 
-def _plain_paths(value: object) -> Any:
+def plain_paths(value: object) -> Any:
     """The value as YAML has it: paths as text, tuples as lists."""
     if isinstance(value, Mapping):
-        return {key: _plain_paths(item) for key, item in value.items()}
+        return {key: plain_paths(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain_paths(item) for item in value]
+        return [plain_paths(item) for item in value]
     if isinstance(value, Path):
         return str(value)
     return value
@@ -168,7 +138,7 @@ class _Stages:
         names = [text_of(document.get("name", "")) for document in documents]
         texts = [name for name in names if isinstance(name, str)]
         if len(set(texts)) < len(documents):
-            raise RecipeError(f"{_SEVERAL}: give each its own name; at most one may have none.")
+            raise RecipeError(f"{SEVERAL}: give each its own name; at most one may have none.")
         self._documents = dict(zip(texts, map(dict, documents), strict=True))
         for document in self._documents.values():
             document.pop("name", None)
@@ -185,14 +155,14 @@ class _Stages:
             unused = [name for name in unused if not name] or [""]
         if len(unused) != 1:
             raise RecipeError(
-                f"{_SEVERAL}: {listing(unused)} are used by no other; keep one of them."
+                f"{SEVERAL}: {listing(unused)} are used by no other; keep one of them."
             )
         return self._made[unused[0]]
 
     def _recipe(self, name: str) -> Recipe:
         if name in self._begun:
             circle = " needs ".join([*self._begun[self._begun.index(name) :], name])
-            raise RecipeError(f"{_SEVERAL}: {circle}; remove one of these uses.")
+            raise RecipeError(f"{SEVERAL}: {circle}; remove one of these uses.")
         if name not in self._made:
             self._begun.append(name)
             needed: dict[Path, Recipe] = {}
@@ -209,23 +179,30 @@ class _Stages:
         return self._made[name]
 
     def _folder(self, name: str, needed: dict[Path, Recipe]) -> Path:
-        """The folder for the result of a stage, named by a digest of its recipe and its inputs.
+        """The folder for the result of a stage.
 
         ``engine.planning.stages`` compares the contents of the inputs before a result is used.
         """
         self._used.add(name)
         recipe = self._recipe(name)
-        data = [task.calibration for task in recipe.tasks if task.calibration is not None]
-        # A folder of a stage is named by its inputs; whether it is there yet must not matter.
-        models = [path for path in recipe.paths if path not in recipe.stages]
-        paths = [*models, *data]
-        text = dump_recipe(recipe, Path("/")) + "".join(map(_state, paths))
-        folder = merges_folder() / f"stage-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+        folder = stage_folder(recipe)
         needed |= {**recipe.stages, folder: recipe}
         return folder
 
 
-_SEVERAL: Final = "the file has several documents"
+def stage_folder(recipe: Recipe) -> Path:
+    """The folder for the result of a merge that another one uses.
+
+    It is named by a digest of the recipe and of the state of its inputs.
+    """
+    data = [task.calibration for task in recipe.tasks if task.calibration is not None]
+    # A folder of a stage is named by its inputs; whether it is there yet must not matter.
+    models = [path for path in recipe.paths if path not in recipe.stages]
+    text = dump_recipe(recipe, Path("/")) + "".join(map(_state, [*models, *data]))
+    return merges_folder() / f"stage-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+
+SEVERAL: Final = "the file has several documents"
 _NOT_MERGED: Final = (
     "An earlier stage of this recipe has not been merged yet; `ace-gui merge` does so first."
 )
@@ -248,18 +225,18 @@ def _recipe(
 ) -> Recipe:
     paths = ModelPaths(folder=folder, stages=stages)
     as_written = content
-    content = _with_tokenizer(_with_after(content), folder)
+    content = _with_tokenizer(with_after(content), folder)
     foreign = _foreign_keys(content)
     of_both = {key: value for key, value in content.items() if key not in foreign}
     if is_mergekit(of_both, known_keys[()]):
-        document = _validated(of_both, MergekitDocument, keys_of=MERGEKIT_KEYS)
+        document = validated(of_both, MergekitDocument, keys_of=MERGEKIT_KEYS)
         recipe = from_mergekit(document, paths)
         notes = [
             f"mergekit has no key {quoted_value(key)} and ignores it: left out." for key in foreign
         ]
         recipe = replace(recipe, notes=(*notes, *recipe.notes), unfound=paths.unfound)
         return replace(recipe, key_fates=explained(as_written, recipe))
-    values = values_of(_validated(content, Document, paths))
+    values = values_of(validated(content, Document, paths))
     del values["schema_"]
     recipe = Recipe(**values, unfound=paths.unfound)
     model_texts = [entry["model"] for entry in content["models"]]
@@ -289,7 +266,7 @@ def _foreign_keys(content: Mapping[str, Any]) -> list[str]:
     return [key for key in content if key in _OF_CARDS or not difflib.get_close_matches(key, names)]
 
 
-def _with_after(content: Mapping[str, Any], key: str = "") -> dict[str, Any]:
+def with_after(content: Mapping[str, Any], key: str = "") -> dict[str, Any]:
     """Replace the older key ``cap`` by ``after.cap``, in the recipe and in each of its overrides.
 
     Raises RecipeError if both are given.
@@ -305,7 +282,7 @@ def _with_after(content: Mapping[str, Any], key: str = "") -> dict[str, Any]:
         keys["after"] = {**after, "cap": keys.pop("cap")}
     if isinstance(rules := keys.get("overrides"), list):
         keys["overrides"] = [
-            _with_after(rule, f"overrides[{n}].") if isinstance(rule, Mapping) else rule
+            with_after(rule, f"overrides[{n}].") if isinstance(rule, Mapping) else rule
             for n, rule in enumerate(rules)
         ]
     return keys
@@ -363,7 +340,7 @@ def _read(path: Path) -> str:
         raise RecipeError(f"{path} cannot be read: {error.strerror}.", path=path) from error
 
 
-def _documents(path: Path) -> list[Any]:
+def documents_of(path: Path) -> list[Any]:
     """The documents of a file. Raises RecipeError if it is not YAML."""
     text = _read(path)
     try:
@@ -407,13 +384,17 @@ def _mapping(content: Any) -> dict[str, Any]:
 Schema = TypeVar("Schema", bound=BaseModel)
 
 
-def _validated(
+def validated(
     content: dict[str, Any],
     schema: type[Schema],
     paths: ModelPaths | None = None,
     *,
     keys_of: Mapping[tuple[str, ...], tuple[str, ...]] = known_keys,
 ) -> Schema:
+    """A part of a file by its schema. ``keys_of``: what it may have, for errors.
+
+    Raises RecipeError.
+    """
     try:
         return schema.model_validate(content, context=paths)
     except ValidationError as error:

@@ -10,14 +10,21 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from torch import Tensor
 
 import ace_gui
-from ace_gui.checkpoints.index import open_checkpoint
-from ace_gui.engine.mixtures.routers import TokenPrompts, routers_of_prompts
-from ace_gui.errors import RecipeError, WorkbenchError
-from ace_gui.recipe.mixtures import GateMode
+from ace_gui.engine.mixture_workflow import mixture_to_folder
+from ace_gui.engine.mixtures.mixture_store import MixtureStore
+from ace_gui.engine.mixtures.routers import TokenPrompts
+from ace_gui.engine.planning.stages import forget_result
+from ace_gui.engine.workflow import Options
+from ace_gui.errors import RecipeError, ResumeError, WorkbenchError
+from ace_gui.output_files import staging_folder
+from ace_gui.recipe.mixture_file import mixture_from
+from ace_gui.recipe.mixtures import GateMode, MixtureRecipe
+from ace_gui.recipe.recipe_file import stage_folder
 from tests.helpers.command import ace_gui as command
-from tests.helpers.dense_models import dense_folder, with_tokenizer
+from tests.helpers.dense_models import dense_folder, routers_of, with_tokenizer
 from tests.helpers.models import load_folder
 
 
@@ -72,8 +79,8 @@ def test_the_router_is_of_the_prompts(models: Path) -> None:
         TokenPrompts(positive=((1, 4, 5, 7), (1, 6, 11)), negative=((1, 8),)),
         TokenPrompts(positive=((1, 12, 9, 13, 4, 10),)),
     ]
-    base = open_checkpoint(models / "base")
-    for block, router in enumerate(routers_of_prompts(GateMode.HIDDEN, base, prompts)):
+    routers = routers_of(GateMode.HIDDEN, models / "base", prompts)
+    for block, router in enumerate(routers.weights_BEH):
         assert torch.equal(written[f"model.layers.{block}.block_sparse_moe.gate.weight"], router)
 
 
@@ -145,14 +152,159 @@ def test_a_base_without_tokenizer_is_named(models: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [["--resume"], ["--distil"], ["--evaluate"], ["--as", "adapter"], ["--check"]]
+    "options",
+    [["--distil"], ["--evaluate"], ["--as", "adapter"], ["--check"], ["--memory", "3"]],
 )
 def test_options_without_effect_are_refused(models: Path, options: list[str]) -> None:
     ended = command("merge", _file(models), "--out", models / "out", *options)
     assert ended.returncode == 1
     assert options[0] in ended.stderr
-    with pytest.raises(RecipeError, match="resume"):
+    with pytest.raises(RecipeError, match="evaluate"):
+        ace_gui.merge(_file(models), models / "out", evaluate=True)
+
+
+def test_the_device_is_that_of_other_merges(models: Path) -> None:
+    ended = command("merge", _file(models), "--out", models / "out", "--device", "cuda:99")
+    assert ended.returncode == 1
+    assert "cuda:99" in ended.stderr
+    assert ace_gui.merge(_file(models), models / "out", device="cpu").files
+
+
+def _recipe(models: Path, **changes: Any) -> MixtureRecipe:
+    recipe = mixture_from(_file(models, **changes))
+    assert recipe is not None
+    return recipe
+
+
+def _bytes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("done", [1, 2, 4, 9, 20, 36])
+def test_a_stopped_mixture_goes_on_where_it_was(
+    models: Path, done: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = _recipe(models)
+    ace_gui.merge(models / "moe.yaml", models / "whole")
+    events = mixture_to_folder(recipe, models / "out", Options())
+    for _ in range(done):
+        next(events)
+    events.close()  # type: ignore[attr-defined]
+    assert not (models / "out").exists()
+    written: list[str] = []
+    write = MixtureStore.write
+
+    def counted(store: MixtureStore, name: str, tensor: Tensor) -> None:
+        written.append(name)
+        write(store, name, tensor)
+
+    monkeypatch.setattr(MixtureStore, "write", counted)
+    result = ace_gui.merge(models / "moe.yaml", models / "out", resume=True)
+    assert _bytes(result.folder) == _bytes(models / "whole")
+    total = len(load_file(models / "whole" / "model.safetensors"))
+    assert len(written) == total - max(0, done - 3), "three events are of routers"
+    assert not (models / ".out.partial").exists()
+
+
+def test_other_settings_cannot_go_on(models: Path) -> None:
+    events = mixture_to_folder(_recipe(models), models / "out", Options())
+    for _ in range(5):
+        next(events)
+    events.close()  # type: ignore[attr-defined]
+    more = [{**USUAL["experts"][0], "positive_prompts": ["sea"]}, USUAL["experts"][1]]
+    with pytest.raises(ResumeError, match="recipe"):
+        ace_gui.merge(_file(models, experts=more), models / "out", resume=True)
+    weights = models / "coder" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
+    with pytest.raises(ResumeError, match=r"coder.model\.safetensors"):
         ace_gui.merge(_file(models), models / "out", resume=True)
+    assert ace_gui.merge(_file(models), models / "out").files
+
+
+ATTENTION = {"merge_method": "ties", "parameters": {"density": 0.5}}
+
+
+@pytest.mark.parametrize("settings", [ATTENTION, "linear", "recommended"])
+def test_attention_by_a_method_is_that_of_a_merge_before(models: Path, settings: Any) -> None:
+    """The same bytes as by merging first, and naming that folder as the base."""
+    file = _file(models, attention=settings)
+    ended = command("merge", file, "--out", models / "out")
+    assert ended.returncode == 0, ended.stderr
+    keys = settings if isinstance(settings, dict) else {"merge_method": settings}
+    names = {"base_model": "base", "models": [{"model": "coder"}, {"model": "writer"}]}
+    merge = models / "merge.yaml"
+    merge.write_text(
+        yaml.safe_dump({**keys, **names, "schema": 1, "out_dtype": "float32"}, sort_keys=False)
+    )
+    if settings == "recommended":
+        options = [models / name for name in ("base", "coder", "writer")]
+        assert command("merge", *options, "--out", models / "merged").returncode == 0
+    else:
+        ace_gui.merge(merge, models / "merged")
+    ace_gui.merge(_file(models, base_model="merged"), models / "second")
+    first, second = (
+        (models / name / "model.safetensors").read_bytes() for name in ("out", "second")
+    )
+    assert first == second
+    card = (models / "out" / "README.md").read_text()
+    assert f"merged by `{mixture_recipe_method(settings)}`" in card
+
+
+def mixture_recipe_method(settings: Any) -> str:
+    """The id of the method of these settings."""
+    if isinstance(settings, dict):
+        return str(settings["merge_method"])
+    return {"recommended": "ace"}.get(settings, str(settings))
+
+
+def test_the_written_recipe_has_the_attention(models: Path) -> None:
+    ace_gui.merge(_file(models, attention=ATTENTION), models / "out")
+    written = yaml.safe_load((models / "out" / "merge_recipe.yaml").read_text())
+    assert written["attention"] == ATTENTION
+    again = models / "again.yaml"
+    again.write_text(yaml.safe_dump(written))
+    ace_gui.merge(again, models / "second")
+    assert _bytes(models / "second") == _bytes(models / "out")
+
+
+def test_a_stopped_merge_of_attention_goes_on(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = _recipe(models, attention="linear")
+    ace_gui.merge(models / "moe.yaml", models / "whole")
+    assert recipe.attention is not None
+    forget_result(stage_folder(recipe.attention))
+    events = mixture_to_folder(recipe, models / "out", Options())
+    for _ in range(6):
+        next(events)
+    events.close()  # type: ignore[attr-defined]
+    assert staging_folder(stage_folder(recipe.attention)).exists()
+    result = ace_gui.merge(models / "moe.yaml", models / "out", resume=True)
+    assert _bytes(result.folder) == _bytes(models / "whole")
+
+
+@pytest.mark.parametrize(
+    ("attention", "words"),
+    [
+        ({"merge_method": "ties", "models": []}, ["'attention'", "'models'"]),
+        ({"merge_method": "tis"}, ["tis", "ties"]),
+        ({"merge_method": "ties", "parameters": {"density": 7}}, ["density"]),
+        (7, ["attention"]),
+    ],
+)
+def test_attention_that_cannot_be(models: Path, attention: Any, words: list[str]) -> None:
+    ended = command("merge", _file(models, attention=attention), "--out", models / "out")
+    assert ended.returncode == 1
+    assert all(word in ended.stderr for word in words), ended.stderr
+    assert not (models / "out").exists()
+    assert not (models / ".out.partial").exists()
+
+
+def test_a_dry_run_says_that_a_merge_comes_first(models: Path) -> None:
+    ended = command("merge", _file(models, attention="linear"), "--dry-run", "--json", "-")
+    assert ended.returncode == 0, ended.stderr
+    [note] = json.loads(ended.stdout)["notes"]
+    assert "merged by linear first" in note
 
 
 def test_other_commands_say_what_builds_it(models: Path) -> None:

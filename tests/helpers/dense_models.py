@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import ReadChecksums
 from ace_gui.engine.mixtures.mixture_plan import DenseModel
+from ace_gui.engine.mixtures.routers import PromptRouters, TokenPrompts
+from ace_gui.recipe.mixtures import GateMode
 
 WORDS = ("the", "code", "sum", "loop", "story", "king", "sea", "of", "a", "and")
 
@@ -71,3 +75,12 @@ def with_tokenizer(folder: Path) -> Path:
 def dense_model(folder: Path) -> DenseModel:
     """The folder as a part of a mixture, called as the folder."""
     return DenseModel(name=folder.name, checkpoint=open_checkpoint(folder))
+
+
+def routers_of(mode: GateMode, folder: Path, experts: Sequence[TokenPrompts]) -> PromptRouters:
+    """The routers of prompts by the model in a folder, computed."""
+    routers = PromptRouters(mode, open_checkpoint(folder), experts)
+    for _ in routers.computed(folder / "kept-routers", ReadChecksums()):
+        pass
+    (folder / "kept-routers").unlink(missing_ok=True)
+    return routers

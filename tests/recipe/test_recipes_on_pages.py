@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from ace_gui.paths import resource_path
-from ace_gui.recipe.recipe_file import load_recipe, mixture_from
+from ace_gui.recipe.mixture_file import mixture_from
+from ace_gui.recipe.recipe_file import load_recipe
 
 BLOCK = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
@@ -32,8 +33,16 @@ MANIFEST: Final = "manifest.json"
 JOURNAL: Final = "journal.jsonl"
 _READ: Final = "read"
 
-_MANIFEST: Final = TypeAdapter(Manifest)
 _READINGS: Final = TypeAdapter(dict[str, list[tuple[int, int, int]]])
+
+
+class Dependencies(Protocol):
+    """What an output depends on: a dataclass of plain values."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def differences(self, later: Any) -> list[str]:
+        """The differences from what it would depend on now, in words."""
 
 
 class JournalEntry(Protocol):
@@ -47,6 +56,13 @@ class JournalEntry(Protocol):
 
 
 Entry = TypeVar("Entry", bound=JournalEntry)
+Kind = TypeVar("Kind", bound=Dependencies)
+
+
+@lru_cache(maxsize=8)
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Reads and writes a class as JSON."""
+    return TypeAdapter(kind)
 
 
 class Journal(Generic[Entry]):
@@ -62,7 +78,7 @@ class Journal(Generic[Entry]):
         self._file = (folder / JOURNAL).open("a", encoding="utf-8")
 
     @classmethod
-    def begin(cls, folder: Path, manifest: Manifest, checksums: ReadChecksums) -> Self:
+    def begin(cls, folder: Path, manifest: Dependencies, checksums: ReadChecksums) -> Self:
         """An empty journal in a folder of its own. Raises OSError.
 
         ``checksums``: of what this run reads.
@@ -70,12 +86,13 @@ class Journal(Generic[Entry]):
         (folder / JOURNAL).touch()
         # Written last and in one step: a folder with a manifest is a store that can be resumed.
         with replacing(folder / MANIFEST) as fresh:
-            fresh.write_bytes(_MANIFEST.dump_json(manifest, indent=1, warnings=False))
+            adapter = _adapter(type(manifest))
+            fresh.write_bytes(adapter.dump_json(manifest, indent=1, warnings=False))
         return cls(folder, checksums)
 
     @classmethod
     def resume(
-        cls, folder: Path, manifest: Manifest, checksums: ReadChecksums, kind: type[Entry]
+        cls, folder: Path, manifest: Dependencies, checksums: ReadChecksums, kind: type[Entry]
     ) -> Self:
         """The journal of an unfinished output, whose lines are read as ``kind``.
 
@@ -84,7 +101,7 @@ class Journal(Generic[Entry]):
         be read, or if the folder has a link in it.
         """
         refuse_links(folder)
-        changed = read_manifest(folder).differences(manifest)
+        changed = _read_as(type(manifest), folder).differences(manifest)
         if changed:
             raise ResumeError(
                 f"The unfinished output in {folder} cannot be continued: {', '.join(changed)} "
@@ -139,9 +156,15 @@ def can_resume(folder: Path) -> bool:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an output. Raises ResumeError."""
+    """The manifest of a merge. Raises ResumeError."""
+    return _read_as(Manifest, folder)
+
+
+def _read_as(kind: type[Kind], folder: Path) -> Kind:
+    """What an output depends on, as this class. Raises ResumeError."""
     try:
-        return _MANIFEST.validate_json((folder / MANIFEST).read_bytes())
+        content: Kind = _adapter(kind).validate_json((folder / MANIFEST).read_bytes())
+        return content
     except (OSError, ValidationError) as error:
         raise _unreadable(folder / MANIFEST, error) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
@@ -41,6 +41,25 @@ class InputFile:
     def of(cls, stamp: FileStamp) -> Self:
         """The file with its current stamp."""
         return cls(path=str(stamp.path), size=stamp.size, mtime_ns=stamp.mtime_ns)
+
+
+def changed_files(earlier: Sequence[InputFile], later: Sequence[InputFile]) -> list[str]:
+    """The files that differ, in words."""
+    return [
+        f"{mine.path} (changed since)" if mine.path == theirs.path else theirs.path
+        for mine, theirs in zip(earlier, later, strict=False)
+        if mine != theirs
+    ]
+
+
+def changed_libraries(earlier: Mapping[str, str], later: Mapping[str, str]) -> list[str]:
+    """The libraries that have another version, in words."""
+    changed = []
+    for name, now in later.items():
+        before = earlier.get(name, "unknown")
+        if before != now:
+            changed.append(f"{name} {now} (was {before})")
+    return changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,20 +138,14 @@ class Manifest:
 
     def differences(self, later: Manifest) -> list[str]:
         """The differences in words, for users who want to resume."""
-        changed = [
-            f"{mine.path} (changed since)" if mine.path == theirs.path else theirs.path
-            for mine, theirs in zip(self.inputs, later.inputs, strict=False)
-            if mine != theirs
-        ]
+        changed = changed_files(self.inputs, later.inputs)
         # Trying a merge does not change it.
         recipes = [replace(manifest.recipe, check=SanityCheck.AUTO) for manifest in (self, later)]
         changed += ["recipe"] if recipes[0] != recipes[1] else []
         ignored = {"recipe", "inputs", "libraries", "warnings", "notes", "code", "added_methods"}
         names = [item.name for item in fields(self) if item.name not in ignored]
         changed += [name for name in names if getattr(self, name) != getattr(later, name)]
-        for name, now in later.libraries.items():
-            if (was := self.libraries.get(name, "unknown")) != now:
-                changed.append(f"{name} {now} (was {was})")
+        changed += changed_libraries(self.libraries, later.libraries)
         for name, now in later.added_methods.items():
             if self.added_methods.get(name) != now:
                 changed.append(f"the method {name} (changed since)")

@@ -136,7 +136,7 @@ class MergeStore:
         if not journal.readings:  # a version without these records: what its survey read is unknown
             (folder / SURVEY).unlink(missing_ok=True)
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
-        _remove_companions(folder / MODEL, shards)
+        remove_companions(folder / MODEL, shards)
         recorded = {name: entry.checksum for name, entry in journal.entries.items()}
         verified = intact(folder / MODEL, shards, recorded)
         journal.keep([journal.entries[name] for name in verified])
@@ -265,7 +265,7 @@ def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
     return plan_parts(tensors, manifest.shard_bytes, manifest.stems, manifest.metadata)
 
 
-def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
+def remove_companions(model: Path, shards: Sequence[Shard]) -> None:
     """Remove the side files, as an earlier run may have stopped while writing them."""
     files = {model / shard.file_name for shard in shards}
     for item in sorted(model.rglob("*"), reverse=True):  # contents before their folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from ace_gui.architecture.transformers_library import load_tokenizer
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.pickle_conversion import with_consent
 from ace_gui.engine.contract.events import Exported, JobProgress, exported
-from ace_gui.engine.mixtures.mixture_folder import write_mixture
+from ace_gui.engine.mixtures.mixture_folder import MixtureOutput, write_mixture
 from ace_gui.engine.mixtures.mixture_plan import (
     DenseModel,
     MixtureModels,
@@ -25,23 +25,24 @@ from ace_gui.engine.mixtures.mixture_plan import (
 )
 from ace_gui.engine.mixtures.routers import (
     FixedRouters,
+    PromptRouters,
     TokenPrompts,
     blocks_alike,
     check_prompts,
     random_routers,
-    routers_of_prompts,
     tokens_of,
 )
 from ace_gui.engine.planning.models import open_files, open_whole, refuse_unfound
 from ace_gui.errors import CheckpointError, RecipeError
-from ace_gui.formatting import counted, listing, plain
-from ace_gui.output_files import RECIPE, check_output_folder
+from ace_gui.formatting import counted, human_bytes, listing, plain
+from ace_gui.output_files import RECIPE
 from ace_gui.paths import conversions_folder
 from ace_gui.recipe.mixtures import MixtureExpert, MixtureRecipe, mixture_keys
 from ace_gui.recipe.values import hub_name, model_name
 from ace_gui.steps import result_of
 
 CARD: Final = "README.md"
+_PROCESSOR: Final = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,13 @@ class PreparedMixture:
                 f"{count} experts are not a power of two; llama.cpp and others may refuse that."
             )
         files = {(expert.model, expert.adapter) for expert in self.recipe.experts}
+        if self.recipe.attention is not None:
+            method = self.recipe.attention.merge_method
+            size = human_bytes(self.plan.models.base.checkpoint.bytes)
+            notes.append(
+                f"The base and the experts are merged by {plain(method)} first, for attention, "
+                f"norms and embeddings; that merge takes {size} in the cache."
+            )
         if len(files) == 1:
             notes.append(
                 "All experts are the same model, so the mixture answers as that model does until "
@@ -83,19 +91,21 @@ def refuse_options(options: Mapping[str, object]) -> None:
             raise RecipeError(f"A mixture of experts is built without {name}; leave it out.")
 
 
-def prepare_mixture(recipe: MixtureRecipe, *, convert: bool = False) -> PreparedMixture:
+def prepare_mixture(
+    recipe: MixtureRecipe, *, convert: bool = False, merged: Path | None = None
+) -> PreparedMixture:
     """Open the models and check that they fit together, from headers alone.
 
-    ``convert``: convert PyTorch pickles among them. Raises RecipeError, CheckpointError,
-    ArchitectureError and MismatchError.
+    ``convert``: convert PyTorch pickles among them. ``merged``: as in ``BuildOptions``. Raises
+    RecipeError, CheckpointError, ArchitectureError and MismatchError.
     """
     refuse_unfound(recipe)
-    prepared = with_consent(lambda: _opened(recipe), conversions_folder(), convert=convert)
+    prepared = with_consent(lambda: _opened(recipe, merged), conversions_folder(), convert=convert)
     check_prompts(recipe.gate_mode, prepared.sources)
     return prepared
 
 
-def _opened(recipe: MixtureRecipe) -> PreparedMixture:
+def _opened(recipe: MixtureRecipe, merged: Path | None) -> PreparedMixture:
     with Describer() as describer:
         opened: dict[tuple[Path, Path | None], Checkpoint] = {}
 
@@ -108,8 +118,12 @@ def _opened(recipe: MixtureRecipe) -> PreparedMixture:
                     opened[key] = result_of(open_whole(path, describer, adapter)).checkpoint
             return DenseModel(name=model_name(adapter or path), checkpoint=opened[key])
 
+        if merged is None:
+            base = model(recipe.base_model, recipe.adapter)
+        else:
+            base = replace(model(merged, None), name=model_name(recipe.base_model))
         models = MixtureModels(
-            base=model(recipe.base_model, recipe.adapter),
+            base=base,
             experts=tuple(model(expert.model, expert.adapter) for expert in recipe.experts),
             shared=_shared(recipe, model),
         )
@@ -127,44 +141,60 @@ def _shared(
     return model(recipe.shared.model, recipe.shared.adapter)
 
 
-def mixture_to_folder(
-    recipe: MixtureRecipe, out: Path, *, convert: bool = False
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """How a mixture is built. No option changes the mixture, except for rounding."""
+
+    device: torch.device = _PROCESSOR
+    """What computes the routers of prompts."""
+    resume: bool = False
+    """Continue an unfinished mixture."""
+    convert: bool = False
+    """Convert PyTorch pickles among the models."""
+    merged: Path | None = None
+    """The folder of the merge that has attention, norms and embeddings; None: the base has them."""
+
+
+def build_mixture(
+    recipe: MixtureRecipe, out: Path, options: BuildOptions = BuildOptions()
 ) -> Iterator[JobProgress | Exported]:
     """Build a mixture of experts and write it to ``out``, completely or not at all.
 
-    Raises the errors of ``prepare_mixture``, and OutputError, ResourceError, NonFiniteError and
-    TaskError.
+    Raises the errors of ``prepare_mixture``, and OutputError, ResourceError, ResumeError,
+    NonFiniteError and TaskError.
     """
-    prepared = prepare_mixture(recipe, convert=convert)
-    check_output_folder(out, recipe.paths)
-    routers = yield from _routers(prepared)
+    prepared = prepare_mixture(recipe, convert=options.convert, merged=options.merged)
+    tokens = _tokens(prepared) if recipe.gate_mode.needs_prompts else ()
+    routers = _routers(prepared, tokens, options.device)
     texts = {
         RECIPE: yaml.safe_dump(mixture_keys(recipe, None), sort_keys=False, allow_unicode=True),
         CARD: _card(prepared),
     }
-    yield from write_mixture(prepared.plan, routers, out, dtype=recipe.out_dtype, texts=texts)
+    output = MixtureOutput(
+        dtype=recipe.out_dtype,
+        texts=texts,
+        recipe=repr((mixture_keys(recipe, Path("/")), tokens)),
+        device=str(options.device),
+        resume=options.resume,
+    )
+    yield from write_mixture(prepared.plan, routers, out, output)
     yield replace(exported(out), notes=(*prepared.notes, *_about(routers)))
 
 
-def _routers(prepared: PreparedMixture) -> Generator[JobProgress, None, FixedRouters]:
-    """The weights of all routers; yields the blocks done."""
+def _routers(
+    prepared: PreparedMixture, tokens: Sequence[TokenPrompts], device: torch.device
+) -> FixedRouters | PromptRouters:
+    """The routers; those of prompts are computed when the mixture is written."""
     plan = prepared.plan
     mode = prepared.recipe.gate_mode
-    if not mode.needs_prompts:
-        count = len(prepared.sources)
-        seed = prepared.recipe.seed
-        weights = random_routers(mode, plan.blocks, count, plan.hidden, seed)
-        return FixedRouters(weights_BEH=weights)
-    prompts = _tokens(prepared)
-    blocks = []
-    base = plan.models.base.checkpoint
-    for router_EH in routers_of_prompts(mode, base, prompts):
-        blocks.append(router_EH)
-        yield JobProgress(done=len(blocks), total=plan.blocks, title="routers")
-    return FixedRouters(weights_BEH=torch.stack(blocks))
+    if mode.needs_prompts:
+        return PromptRouters(mode, plan.models.base.checkpoint, tokens, device)
+    count = len(prepared.sources)
+    weights = random_routers(mode, plan.blocks, count, plan.hidden, prepared.recipe.seed)
+    return FixedRouters(weights_BEH=weights)
 
 
-def _tokens(prepared: PreparedMixture) -> list[TokenPrompts]:
+def _tokens(prepared: PreparedMixture) -> tuple[TokenPrompts, ...]:
     """The prompts of all experts as the base's tokens. Raises CheckpointError, TaskError."""
     base = prepared.plan.models.base.checkpoint
     if base.folder is None:
@@ -174,16 +204,16 @@ def _tokens(prepared: PreparedMixture) -> list[TokenPrompts]:
             path=base.path,
         )
     tokenizer = load_tokenizer([base.folder])
-    return [
+    return tuple(
         TokenPrompts(
             positive=tokens_of(tokenizer, expert.positive),
             negative=tokens_of(tokenizer, expert.negative),
         )
         for expert in prepared.sources
-    ]
+    )
 
 
-def _about(routers: FixedRouters) -> Iterator[str]:
+def _about(routers: FixedRouters | PromptRouters) -> Iterator[str]:
     """A sentence about blocks whose experts cannot be told apart."""
     blocks = blocks_alike(routers.weights_BEH)
     if blocks:
@@ -204,12 +234,19 @@ def _card(prepared: PreparedMixture) -> str:
     layout = prepared.plan.layout
     names = listing([expert.name for expert in recipe.experts])
     count = len(recipe.experts)
+    if recipe.attention is None:
+        attention = f"`{plain(model_name(recipe.base_model))}`"
+    else:
+        method = plain(recipe.attention.merge_method)
+        attention = (
+            f"`{plain(model_name(recipe.base_model))}` and the experts, merged by `{method}`"
+        )
     lines = [
         f"---\n{yaml.safe_dump(matter, sort_keys=False)}---\n",
         "# A mixture of experts\n",
         f"Made of dense models by ACE workbench, as a `{layout.model_class}`: attention, norms and "
-        f"embeddings of `{plain(model_name(recipe.base_model))}`, and the MLPs of {names} as "
-        f"experts, {recipe.experts_per_token} of {count} for each token.\n",
+        f"embeddings of {attention}, and the MLPs of {names} as experts, "
+        f"{recipe.experts_per_token} of {count} for each token.\n",
         f"The routers are of the mode `{recipe.gate_mode.value}` and were not trained. "
         f"`{RECIPE}` has the prompts and all settings.\n",
     ]

@@ -7,8 +7,8 @@ experts. Only the routers have values of their own.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -30,7 +30,8 @@ from ace_gui.checkpoints.derived import compose
 from ace_gui.checkpoints.folder import MAIN, ModelPart
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.reader import DerivedInfo, TensorReader
+from ace_gui.checkpoints.reader import DerivedInfo, ReadChecksums, TensorReader
+from ace_gui.engine.contract.events import JobProgress
 from ace_gui.errors import ArchitectureError, MismatchError, RecipeError
 from ace_gui.formatting import dimensions, listing, plain, quoted_value
 from ace_gui.stored_formats import FORMATS, is_float
@@ -74,7 +75,15 @@ class DenseModel:
 
 
 class RouterWeights(Protocol):
-    """The weights of all routers, which may be computed when they are first needed."""
+    """The weights of all routers."""
+
+    def computed(self, file: Path, checksums: ReadChecksums) -> Iterator[JobProgress]:
+        """Compute them; yields the blocks done.
+
+        ``file``: what is finished is kept there, and an earlier run's is used. ``checksums``: of
+        what is read.
+        """
+        ...
 
     def of_block(self, block: int) -> Tensor:
         """The routers' rows of a block: experts, then the shared one; by hidden size, float32."""
@@ -85,7 +94,7 @@ class RouterWeights(Protocol):
 class RouterInfo(DerivedInfo):
     """The router of a block: rows ``first_row`` on of its router weights."""
 
-    weights: RouterWeights
+    weights: RouterWeights = field(repr=False)
     block: int
     first_row: int = 0
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -18,8 +19,10 @@ from torch import Tensor
 
 from ace_gui.architecture.transformers_library import quiet, transformers
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.reader import TensorReader
-from ace_gui.errors import RecipeError, TaskError
+from ace_gui.checkpoints.reader import ReadChecksums, TensorReader
+from ace_gui.engine.contract.events import JobProgress
+from ace_gui.engine.kept_files import is_there, keep_tensors, open_tensors, warn_recomputed
+from ace_gui.errors import CheckpointError, RecipeError, TaskError
 from ace_gui.formatting import plain
 from ace_gui.recipe.mixtures import GateMode, MixtureExpert
 
@@ -27,6 +30,7 @@ _SMALLEST: Final = 1e-8
 """The least length that a vector is divided by."""
 
 _EMBEDDING: Final = "model.embed_tokens.weight"
+_PROCESSOR: Final = torch.device("cpu")
 _ALIKE: Final = 5.0
 """A condition number of a block's router above which some experts get almost no tokens."""
 
@@ -36,6 +40,10 @@ class FixedRouters:
     """Router weights in memory: B × E × H."""
 
     weights_BEH: Tensor
+
+    def computed(self, _file: Path, _checksums: ReadChecksums) -> Iterator[JobProgress]:
+        """Nothing is left to compute."""
+        return iter(())
 
     def of_block(self, block: int) -> Tensor:
         """The rows of a block, E × H."""
@@ -98,25 +106,97 @@ class TokenPrompts:
     negative: Tokens = ()
 
 
-def routers_of_prompts(
-    mode: GateMode, base: Checkpoint, experts: Sequence[TokenPrompts]
-) -> Iterator[Tensor]:
-    """Yield the router of each block, E × H in float32, from the prompts' tokens.
+class PromptRouters:
+    """Routers from prompts. One block of the base is in memory at a time.
 
-    One block of the base is in memory at a time. ``mode`` is one that needs prompts. Raises the
-    errors of reading the base.
+    ``mode`` is one that needs prompts. ``device``: what computes the blocks.
     """
-    prompts = [prompt for entry in experts for prompt in (*entry.positive, *entry.negative)]
-    with TensorReader(base) as reader:
-        embedded = [_embedded(base, reader, prompt) for prompt in prompts]
-        if mode is GateMode.CHEAP_EMBED:
-            router = _router(experts, [states_LH.sum(0) for states_LH in embedded], _unit_sum)
-            for _ in range(int(_config(base)["num_hidden_layers"])):
-                yield router
-            return
-        for states in _before_blocks(base, reader, embedded):
-            vectors = [_summary(mode, states_LH) for states_LH in states]
-            yield _router(experts, vectors, _mean)
+
+    def __init__(
+        self,
+        mode: GateMode,
+        base: Checkpoint,
+        experts: Sequence[TokenPrompts],
+        device: torch.device = _PROCESSOR,
+    ) -> None:
+        self._mode = mode
+        self._base = base
+        self._experts = experts
+        self._device = device
+        self._rows: list[Tensor] = []
+
+    @property
+    def blocks(self) -> int:
+        """Their number."""
+        return int(_config(self._base)["num_hidden_layers"])
+
+    @property
+    def weights_BEH(self) -> Tensor:
+        """Those that are computed."""
+        return torch.stack(self._rows)
+
+    def of_block(self, block: int) -> Tensor:
+        """The rows of a block that is computed, E × H."""
+        return self._rows[block]
+
+    def computed(self, file: Path, checksums: ReadChecksums) -> Iterator[JobProgress]:
+        """As ``RouterWeights.computed``. Raises the errors of reading the base."""
+        with TensorReader(self._base, checksums) as reader:
+            if self._mode is GateMode.CHEAP_EMBED:
+                sums = [states_LH.sum(0) for states_LH in self._embedded(reader)]
+                self._rows = [_router(self._experts, sums, _unit_sum)] * self.blocks
+                return
+            states = self._kept(file) or self._embedded(reader)
+            for states_before in self._before_blocks(reader, states):
+                vectors = [_summary(self._mode, states_LH) for states_LH in states_before]
+                self._rows.append(_router(self._experts, vectors, _mean).cpu())
+                self._keep(file, states_before)
+                yield JobProgress(done=len(self._rows), total=self.blocks, title="routers")
+
+    def _embedded(self, reader: TensorReader) -> list[Tensor]:
+        """The embeddings of all prompts, positive ones before negative ones of each expert."""
+        prompts = [prompt for entry in self._experts for prompt in entry.positive + entry.negative]
+        return [_embedded(self._base, reader, prompt) for prompt in prompts]
+
+    def _keep(self, file: Path, states: Sequence[Tensor]) -> None:
+        """Write the rows so far, and the states before the last block that they are of."""
+        rows = {f"router.{block}": row_EH for block, row_EH in enumerate(self._rows)}
+        prompts = {f"states.{number}": states_LH for number, states_LH in enumerate(states)}
+        keep_tensors(file, {**rows, **prompts})
+
+    def _kept(self, file: Path) -> list[Tensor]:
+        """The states before the last block whose router is kept; empty if there are none."""
+        if not is_there(file):
+            return []
+        try:
+            kept = open_tensors(file)
+        except CheckpointError as error:
+            warn_recomputed(file, error)
+            return []
+        names = kept.checkpoint.tensors
+        count = sum(name.startswith("router.") for name in names)
+        self._rows = [kept.read(f"router.{block}") for block in range(count - 1)]
+        return [kept.read(f"states.{number}") for number in range(len(names) - count)]
+
+    def _before_blocks(
+        self, reader: TensorReader, states: Sequence[Tensor]
+    ) -> Iterator[Sequence[Tensor]]:
+        """The hidden states of all prompts before each block, L × H each.
+
+        ``states``: those before the first block that is not computed.
+        """
+        states = [states_LH.to(self._device) for states_LH in states]
+        models: dict[str, Any] = {}
+        kinds = getattr(_config_object(self._base), "layer_types", None) or [""] * self.blocks
+        for block in range(len(self._rows), self.blocks):
+            yield states
+            if block == self.blocks - 1:
+                return
+            kind = kinds[block]
+            if kind not in models:
+                models[kind] = _one_block_model(self._base, block).to(self._device)
+            _fill(models[kind], self._base, reader, block)
+            states = [_after_block(models[kind], states_LH) for states_LH in states]
 
 
 def _router(
@@ -172,25 +252,6 @@ def _embedded(base: Checkpoint, reader: TensorReader, prompt: Sequence[int]) -> 
             )
         vectors.append(reader.read_part(_EMBEDDING, token * width, (token + 1) * width).float())
     return torch.stack(vectors)
-
-
-def _before_blocks(
-    base: Checkpoint, reader: TensorReader, embedded: Sequence[Tensor]
-) -> Iterator[list[Tensor]]:
-    """The hidden states of all prompts before each block, L × H each."""
-    states = list(embedded)
-    models: dict[str, Any] = {}
-    count = int(_config(base)["num_hidden_layers"])
-    kinds = getattr(_config_object(base), "layer_types", None) or [""] * count
-    for block in range(count):
-        yield states
-        if block == count - 1:
-            return
-        kind = kinds[block]
-        if kind not in models:
-            models[kind] = _one_block_model(base, block)
-        _fill(models[kind], base, reader, block)
-        states = [_after_block(models[kind], states_LH) for states_LH in states]
 
 
 def _config(base: Checkpoint) -> Mapping[str, Any]:

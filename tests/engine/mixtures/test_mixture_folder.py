@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ace_gui.architecture.mixture_layouts import DENSE_TYPES, LAYOUTS
-from ace_gui.engine.mixtures.mixture_folder import write_mixture
+from ace_gui.engine.mixtures.mixture_folder import MixtureOutput, write_mixture
 from ace_gui.engine.mixtures.mixture_plan import MixtureModels, MixturePlan, plan_mixture
 from ace_gui.engine.mixtures.routers import FixedRouters, random_routers
 from ace_gui.recipe.mixtures import GateMode
@@ -136,7 +136,7 @@ def test_each_expert_has_its_own_mlp_and_the_rest_is_the_base(tmp_path: Path) ->
 
 def test_experts_are_written_in_the_format_of_the_base(tmp_path: Path) -> None:
     plan = _plan(tmp_path, "mixtral", "llama", equal=False)
-    for _ in write_mixture(plan, _routers(plan), tmp_path / "out", dtype="bfloat16"):
+    for _ in write_mixture(plan, _routers(plan), tmp_path / "out", MixtureOutput(dtype="bfloat16")):
         pass
     written = load_file(tmp_path / "out" / "model.safetensors")
     assert {tensor.dtype for tensor in written.values()} == {torch.bfloat16}
@@ -146,7 +146,9 @@ def test_experts_are_written_in_the_format_of_the_base(tmp_path: Path) -> None:
 
 def test_several_shards_have_an_index(tmp_path: Path) -> None:
     plan = _plan(tmp_path, "qwen3_moe", "qwen3", equal=True)
-    for _ in write_mixture(plan, _routers(plan), tmp_path / "out", shard_bytes=20_000):
+    for _ in write_mixture(
+        plan, _routers(plan), tmp_path / "out", MixtureOutput(shard_bytes=20_000)
+    ):
         pass
     assert (tmp_path / "out" / "model.safetensors.index.json").is_file()
     _logits(tmp_path / "out")

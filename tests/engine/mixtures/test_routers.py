@@ -12,17 +12,18 @@ from torch import Tensor
 
 from ace_gui.architecture.transformers_library import load_tokenizer
 from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import ReadChecksums
 from ace_gui.engine.mixtures.routers import (
+    PromptRouters,
     TokenPrompts,
     blocks_alike,
     check_prompts,
     random_routers,
-    routers_of_prompts,
     tokens_of,
 )
 from ace_gui.errors import RecipeError, TaskError
 from ace_gui.recipe.mixtures import GateMode, MixtureExpert
-from tests.helpers.dense_models import dense_folder, with_tokenizer
+from tests.helpers.dense_models import dense_folder, routers_of, with_tokenizer
 from tests.helpers.models import load_folder
 
 FROM_PROMPTS = [mode for mode in GateMode if mode.needs_prompts]
@@ -77,7 +78,7 @@ def test_block_by_block_is_as_the_whole_model(
     tmp_path: Path, mode: GateMode, kind: str, settings: dict[str, Any]
 ) -> None:
     folder = dense_folder(tmp_path / "base", kind, **settings)
-    routers = torch.stack(list(routers_of_prompts(mode, open_checkpoint(folder), EXPERTS)))
+    routers = routers_of(mode, folder, EXPERTS).weights_BEH
     torch.testing.assert_close(routers, _whole_model(mode, folder), rtol=1e-4, atol=1e-5)
 
 
@@ -99,10 +100,40 @@ def test_prompts_are_tokens_after_the_beginning(tmp_path: Path) -> None:
 
 
 def test_a_token_without_a_row_is_refused(tmp_path: Path) -> None:
-    base = open_checkpoint(dense_folder(tmp_path / "base", "llama"))
+    base = dense_folder(tmp_path / "base", "llama")
     prompts = [TokenPrompts(positive=((1, 24),))]
     with pytest.raises(TaskError, match="24 rows"):
-        list(routers_of_prompts(GateMode.HIDDEN, base, prompts))
+        routers_of(GateMode.HIDDEN, base, prompts)
+
+
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_routers_go_on_after_the_block_where_they_stopped(tmp_path: Path, done: int) -> None:
+    folder = dense_folder(tmp_path / "base", "llama")
+    whole = routers_of(GateMode.HIDDEN, folder, EXPERTS).weights_BEH
+    kept = tmp_path / "routers.safetensors"
+    stopped = PromptRouters(GateMode.HIDDEN, open_checkpoint(folder), EXPERTS)
+    events = stopped.computed(kept, ReadChecksums())
+    for _ in range(done):
+        next(events)
+    resumed = PromptRouters(GateMode.HIDDEN, open_checkpoint(folder), EXPERTS)
+    progress = [event.done for event in resumed.computed(kept, ReadChecksums())]
+    assert progress == list(range(done, 4))
+    assert torch.equal(resumed.weights_BEH, whole)
+
+
+def test_a_damaged_file_of_routers_is_computed_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = dense_folder(tmp_path / "base", "llama")
+    kept = tmp_path / "routers.safetensors"
+    first = PromptRouters(GateMode.HIDDEN, open_checkpoint(folder), EXPERTS)
+    for _ in first.computed(kept, ReadChecksums()):
+        pass
+    kept.write_bytes(kept.read_bytes()[:-4] + b"\0\0\0\1")
+    second = PromptRouters(GateMode.HIDDEN, open_checkpoint(folder), EXPERTS)
+    assert len(list(second.computed(kept, ReadChecksums()))) == 3
+    assert torch.equal(second.weights_BEH, first.weights_BEH)
+    assert "computed again" in caplog.text
 
 
 @pytest.mark.parametrize("mode", FROM_PROMPTS)

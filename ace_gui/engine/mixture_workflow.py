@@ -1,0 +1,55 @@
+"""The complete workflow of a mixture of experts: its merge, if it has one, then the mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ace_gui.engine.capabilities import resolve_device, use_threads
+from ace_gui.engine.contract.events import Exported, JobProgress
+from ace_gui.engine.mixtures.building import (
+    BuildOptions,
+    PreparedMixture,
+    build_mixture,
+    prepare_mixture,
+)
+from ace_gui.engine.workflow import Options, prepared_with_consent, stage_to_folder
+from ace_gui.output_files import check_output_folder
+from ace_gui.recipe.mixtures import MixtureRecipe
+from ace_gui.recipe.recipe_file import stage_folder
+
+
+def mixture_to_folder(
+    recipe: MixtureRecipe, out: Path, options: Options
+) -> Iterator[JobProgress | Exported]:
+    """Build a mixture of experts and write it to ``out``, completely or not at all.
+
+    Yields the progress of its merge, if it has one, then of the mixture, then Exported. Closing the
+    generator keeps what is unfinished, and ``options.resume`` continues it. Raises the errors of
+    preparing and building, and those of ``merge_to_folder``.
+    """
+    use_threads(options.threads)
+    device = resolve_device(options.device)
+    plan_mixture(recipe, convert=options.convert)
+    check_output_folder(out, recipe.paths)
+    merged = None
+    if recipe.attention is not None:
+        merged = stage_folder(recipe.attention)
+        for event in stage_to_folder(recipe.attention, merged, options):
+            if isinstance(event, JobProgress):
+                yield event
+    build_options = BuildOptions(
+        device=device, resume=options.resume, convert=options.convert, merged=merged
+    )
+    yield from build_mixture(recipe, out, build_options)
+
+
+def plan_mixture(recipe: MixtureRecipe, *, convert: bool = False) -> PreparedMixture:
+    """The mixture, with the base in the place of its merge, after both were checked.
+
+    Reads headers alone. Raises the errors of preparing.
+    """
+    prepared = prepare_mixture(recipe, convert=convert)
+    if recipe.attention is not None:
+        prepared_with_consent(recipe.attention, convert=convert)
+    return prepared
