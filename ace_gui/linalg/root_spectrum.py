@@ -164,13 +164,13 @@ def _rooted(directions: _Directions, floor: float, allowed: float, levels: int) 
     factors_N = values_N.clamp(min=smallest).rsqrt()
     if floor > smallest:
         factors_N[values_N <= floor] = 0
-    count = _count_of_small(directions, factors_N, BUDGET * allowed)
+    rows_N = _row_errors(directions, slice(0, None))
+    count = _count_of_small(directions.squares_N, factors_N, rows_N, BUDGET * allowed)
     count = max(count, int((values_N <= smallest).sum()))
     if count == len(values_N):
         return None
     rotation_error = _separate_(directions, count)
     of_small_N = _row_errors(directions, slice(0, count))
-    of_large_N = _row_errors(directions, slice(count, None))
     small = _of_small(turned_NC[:count], values_N[:count], floor, allowed, levels)
     if small is None:
         return None
@@ -178,7 +178,7 @@ def _rooted(directions: _Directions, floor: float, allowed: float, levels: int) 
     factors_N = torch.cat([small.factors_N, factors_N[count:]])
     of_small_N[:count] = 0  # they are counted in ``small``
     across = _pair_errors(values_N.square(), factors_N, of_small_N)[:count].sum()
-    within = _pair_errors(values_N.square(), factors_N, of_large_N)[count:].sum()
+    within = _pair_errors(values_N.square(), factors_N, rows_N)[count:].sum()
     error_square = small.error_square + rotation_error + float(across + within)
     if not error_square <= allowed:
         return None
@@ -221,10 +221,8 @@ def _of_small(
     return _rooted(_decomposed(turned_KC), floor, allowed, levels - 1)
 
 
-def _count_of_small(directions: _Directions, factors_N: Tensor, allowed: float) -> int:
+def _count_of_small(squares_N: Tensor, factors_N: Tensor, rows_N: Tensor, allowed: float) -> int:
     """How many of the smallest directions to decompose again, so that the others are allowed."""
-    squares_N = directions.squares_N
-    rows_N = _row_errors(directions, slice(0, None))
     errors_N = _pair_errors(squares_N, factors_N, rows_N)
     # What ``_separate_`` leaves if all smaller directions are separated from this one.
     smaller_N = torch.arange(len(rows_N), device=rows_N.device)
