@@ -251,6 +251,13 @@ def compare_variants(job: jobs.CompareJob, _: Runner) -> Events:
         yield from compare(job.variants, job.device, job.memory_bytes, workers)
 
 
+@steps_of.register(jobs.MeasureJob)
+def measure_variant(job: jobs.MeasureJob, _: Runner) -> Events:
+    """Steps of a ``MeasureJob``."""
+    unscored = replace(job.variant.recipe, tasks=())
+    yield from compare([replace(job.variant, recipe=unscored)], job.device)
+
+
 @steps_of.register(jobs.EvaluateJob)
 def score(job: jobs.EvaluateJob, engine: Runner) -> Events:
     """Steps of a ``EvaluateJob``."""

@@ -61,11 +61,6 @@ SHELF: Final = (
     ShelfEntry("regmean", "RegMean", "some inputs of every task at hand, no labels"),
 )
 
-COMPARED_FIRST: Final = (NAME, "linear", "task_arithmetic")
-"""What a merge is compared with, if nobody chooses other methods: each takes seconds."""
-
-COMPARED_COUNT: Final = 3
-
 SHELF_NAMES: Final = tuple(entry.name for entry in SHELF)
 
 

@@ -116,7 +116,7 @@ class SpectrumJob(RowJob):
 
 class SampleMergesJob(Job):
     """Merge as many matrices as a few seconds allow. Yields the LayerReport of each, and a
-    MatrixTimed for each that was not known."""
+    MatrixTimed for each whose time is known."""
 
     recipe: Recipe
     device: str = "auto"
@@ -277,6 +277,13 @@ class CompareJob(Job, state="merging"):
     device: str = "auto"
     memory_bytes: int | None = None
     cluster: str = ""
+
+
+class MeasureJob(Job):
+    """Measure a finished merge beside its experts, without scoring it. Yields MethodCompared."""
+
+    variant: Variant
+    device: str = "auto"
 
 
 class EvaluateJob(ScoringJob, state="scoring"):

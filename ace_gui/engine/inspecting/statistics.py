@@ -15,6 +15,7 @@ from itertools import chain, zip_longest
 from math import sqrt
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from ace_gui.engine.contract.declared_figures import (
@@ -205,10 +206,14 @@ def sampled(
         stored = cache.get(context.merge_key("report"))
         if stored is not None:
             report = report_from(stored["report"])
+            timed = cache.get(context.merge_key("seconds"))
+            if timed is not None:
+                seconds = float(timed["seconds"])
         elif work(row) / rate < min(seconds_left, ONE_SECONDS):
             report = _merged(context)
             seconds = max(time.monotonic() - started, 1e-6)
             rate = work(row) / seconds
+            cache.put(context.merge_key("seconds"), {"seconds": np.array(seconds)})
         seconds_left -= time.monotonic() - started
         yield report
         if seconds:

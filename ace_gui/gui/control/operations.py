@@ -1,4 +1,4 @@
-"""The jobs of the pages: try, tune, route, compare. One of each kind runs at a time."""
+"""The jobs of the pages: try, tune, route. One of each kind runs at a time."""
 
 from __future__ import annotations
 
@@ -11,27 +11,20 @@ from ace_gui.engine.contract.events import (
     CovariancesCompared,
     EvaluationProgress,
     Event,
-    MergeFinished,
-    MethodCompared,
-    Variant,
 )
 from ace_gui.engine.contract.jobs import (
-    CompareJob,
     CovariancesJob,
     MakeReadyJob,
     RoutesJob,
     TryJob,
     TuneJob,
 )
-from ace_gui.engine.contract.plan import MEMORY
 from ace_gui.engine.contract.scored import ParameterRange, TunePoint
 from ace_gui.engine.contract.tried import Ending, Tried, TriedBegun, TriedText
 from ace_gui.formatting import counted
 from ace_gui.gui.control.engine_client import EngineClient, Operation
-from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.state.activity import ActivityState, MergeRun, Progress, RecipeKey
 from ace_gui.gui.state.session import NO_MODEL, WAIT
-from ace_gui.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,108 +285,3 @@ class TuneOperation(Operation):
             counts = {"done": event.index + 1, "total": event.of + REPORTED}
             progress = Progress(state=ActivityState.TUNING, title="tuning", **counts)
             self._session.activity.set_progress(progress)
-
-
-class MethodComparison(Operation):
-    """Merges with several recipes in turn. ``rows``: the results, the oldest first.
-
-    Finished merges join the session's runs, where only a few that were made for a comparison stay.
-    """
-
-    def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
-        super().__init__(engine)
-        self._runs = runs
-        self._of: Path | None = None
-        self.rows: tuple[MethodCompared, ...] = ()
-
-    @property
-    def obstacle(self) -> str:
-        """The error that stops every merge. Memory does not count: it depends on the method."""
-        errors = (check for check in self._session.checks.errors if check.title != MEMORY)
-        return next((check.line for check in errors), "")
-
-    def start(self, recipes: Sequence[Recipe]) -> None:
-        """Merge these recipes one after another, and measure the current merge beside them.
-
-        Rows of another base model are dropped.
-        """
-        if self.is_running or self.obstacle or not self._session.can_merge or not recipes:
-            return
-        if self._of != self._session.draft.inputs.base:
-            self.rows = ()
-            self._of = self._session.draft.inputs.base
-        job = CompareJob(
-            variants=tuple(map(self._variant, self._with_current(recipes))),
-            device=self._session.device,
-            memory_bytes=self._session.memory_bytes,
-            cluster=self._session.cluster,
-        )
-        self.run(job, quiet=False)
-
-    def _with_current(self, recipes: Sequence[Recipe]) -> list[Recipe]:
-        """These recipes after that of the current merge, which is finished and only measured."""
-        results = self._session.results
-        current = results.merge
-        if current is None or current not in results.runs.all:
-            return list(recipes)
-        if current.outdated or not current.kept or current.recipe.base_model != self._of:
-            return list(recipes)
-        first = replace(current.recipe, tasks=self._session.draft.inputs.tasks)
-        return [first, *(recipe for recipe in recipes if recipe != first)]
-
-    def _variant(self, recipe: Recipe) -> Variant:
-        """The recipe, with its merge if that is kept and its models are unchanged."""
-        kept_runs = (run for run in reversed(self._session.results.runs.all) if run.kept)
-        for run in kept_runs:
-            if run.recipe == recipe and run.finished is not None and not run.outdated:
-                return Variant(recipe=recipe, store=run.store, finished=run.finished)
-        return Variant(recipe=recipe, store=self._runs.stores.new(recipe))
-
-    def run_of(self, row: MethodCompared) -> MergeRun | None:
-        """The finished merge of a row, as long as its store is kept."""
-        store = row.variant.store
-        return next((run for run in self._session.results.runs.all if run.store == store), None)
-
-    def use(self, row: MethodCompared) -> None:
-        """Make a row's recipe and its merge the window's."""
-        run = self.run_of(row)
-        self._runs.restore(run or MergeRun(recipe=row.variant.recipe, store=row.variant.store))
-
-    def take(self, event: Event) -> None:
-        if isinstance(event, MethodCompared):
-            self._add(event)
-
-    def _add(self, row: MethodCompared) -> None:
-        recipe = row.variant.recipe
-        further_rows = (row for row in self.rows if row.variant.recipe != recipe)
-        self.rows = (*further_rows, row)
-        store = row.variant.store
-        merged = row.variant.finished is not None
-        if row.variant.recipe.tasks == self._session.draft.inputs.tasks:
-            self._session.results.scores.record(row.scores, str(store))
-        if merged:
-            for score in row.scores:
-                self._runs.record_score(replace(score, model=str(store)))
-        elif row.error:
-            self._runs.stores.discard(store)
-        else:
-            self._add_run(row)
-
-    def _add_run(self, row: MethodCompared) -> None:
-        finished = MergeFinished(
-            store=row.variant.store, seconds=row.seconds, peak_bytes=row.peak_bytes
-        )
-        run = MergeRun(
-            recipe=row.variant.recipe,
-            store=row.variant.store,
-            parameters=row.parameters,
-            accuracies=row.by_task,
-            reports={report.name: report for report in row.reports},
-            finished=finished,
-            norm=row.relative_norm,
-            kept=False,
-        )
-        current = self._session.results.merge
-        self._runs.add(run)
-        if current is not None and current.key == run.key:
-            self._session.results.start_merge(run)

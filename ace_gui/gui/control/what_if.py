@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
-from ace_gui.engine.contract.events import Event, MatrixTimed, MethodInfo
+from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
 from ace_gui.engine.contract.jobs import SampleMergesJob, SpectrumJob
 from ace_gui.engine.contract.model_figures import Forecast, forecast
 from ace_gui.engine.contract.plan import Plan, PlanRow
-from ace_gui.gui.control.engine_client import EngineClient, Operation, RunningJob
+from ace_gui.gui.control.engine_client import EngineClient, Operation
 from ace_gui.gui.control.layer_queries import LatestQuestion, Question
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.draft import Inputs
@@ -49,7 +49,6 @@ class Forecasting(QObject):
         self._sample = Operation(engine)
         self._sample.changed.connect(self._take)
         self._is_visible = False
-        self._times: dict[tuple[object, ...], float] = {}
         self._timer = QTimer(self, singleShot=True, interval=FORECAST_DELAY)
         self._timer.timeout.connect(self._ask)
         for part in (session.draft, session.results, session.activity):
@@ -61,30 +60,6 @@ class Forecasting(QObject):
         """Set whether the figure is visible."""
         self._is_visible = is_visible
         self._settle()
-
-    def estimate(self, method: str, report: Callable[[float], object]) -> RunningJob | None:
-        """Estimate how long a merge of these models takes with a method, in seconds.
-
-        Calls ``report`` each time more is known. Returns None if nothing is left to find.
-        """
-        inputs = self._session.draft.inputs.with_method(method)
-        key = (method, inputs.base, inputs.experts)
-        if key in self._times:
-            report(self._times[key])
-        running = len(self._engine.running(object)) - self._sample.is_running
-        if key in self._times or not self._session.can_merge or running:
-            return None
-        timed: list[MatrixTimed] = []
-
-        def receive(event: Event) -> None:
-            if isinstance(event, MatrixTimed):
-                timed.append(event)
-                seconds = sum(entry.seconds for entry in timed)
-                self._times[key] = seconds / sum(entry.share for entry in timed)
-                report(self._times[key])
-
-        job = SampleMergesJob(recipe=inputs.recipe(), device=self._session.device)
-        return self._engine.run(job, receive, quiet=True)
 
     def _settle(self) -> None:
         """Stop if something has changed, and ask again once no work runs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -120,16 +120,25 @@ class ComparedModel(FiguresModel):
         super().__init__(parent)
         self._rows: tuple[MethodCompared, ...] = ()
         self._figures: list[MergeFigure] = []
+        self._titles: Mapping[str, str] = {}
         self.show_rows(())
 
-    def show_rows(self, rows: tuple[MethodCompared, ...]) -> None:
+    def show_rows(
+        self, rows: tuple[MethodCompared, ...], titles: Mapping[str, str] | None = None
+    ) -> None:
+        """Show these merges. ``titles``: those of the session's runs, by their stores."""
         scores = next((row.scores for row in rows if row.scores), ())
         self._rows = rows
+        self._titles = titles or {}
         self._figures = [*_score_figures(scores), *_FIGURES]
-        titles = [row.title for row in rows]
+        names = [self.title_of(row) for row in rows]
         tips = [row.error or _details(row) for row in rows]
-        method = FigureColumn("Method", titles, _METHOD_TIP, tips=tips)
+        method = FigureColumn("Merge", names, _METHOD_TIP, tips=tips)
         self.set_columns([method, *(figure.column(rows, tips) for figure in self._figures)])
+
+    def title_of(self, row: MethodCompared) -> str:
+        """The name of a merge, as on the other pages."""
+        return plain(self._titles.get(str(row.variant.store), row.title))
 
     def row_at(self, position: int) -> MethodCompared:
         return self._rows[self.source_row(position)]

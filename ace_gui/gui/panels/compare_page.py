@@ -16,7 +16,8 @@ from ace_gui.engine.contract.findings import LayerDifference, ModelDiff
 from ace_gui.engine.contract.jobs import DiffJob, VerifyJob
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.control.engine_client import Operation
-from ace_gui.gui.control.operations import MethodComparison
+from ace_gui.gui.control.merge_times import MergeTimes
+from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.panels.compare_methods import CompareMethodsPanel
 from ace_gui.gui.panels.job_page import RunButton, merges_of, problem_label, show_problem
 from ace_gui.gui.panels.layer_panels import LayerPanel
@@ -56,11 +57,12 @@ class ComparePage(QWidget):
         comparison: MethodComparison,
         two_models: Operation,
         contents: Operation,
+        times: MergeTimes,
     ) -> None:
         super().__init__()
         self._session = session
         self.models = TwoModelsPanel(session, two_models, contents)
-        self.methods = CompareMethodsPanel(session, comparison)
+        self.methods = CompareMethodsPanel(session, comparison, times)
         self.methods.pair_wanted.connect(self.compare)
         self.looks = Segments("What to compare")
         for title, tip in LOOKS:

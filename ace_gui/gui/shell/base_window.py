@@ -12,7 +12,8 @@ from ace_gui.gui.control.figure_operation import FigureOperation
 from ace_gui.gui.control.layer_queries import LayerQueries
 from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.operations import MethodComparison
+from ace_gui.gui.control.merge_times import MergeTimes
+from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.control.persistence import Preferences, Sessions
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.what_if import Forecasting, WhatIf
@@ -59,3 +60,4 @@ class Window(QMainWindow):
         self.what_if = WhatIf(engine)
         self.scoring = Scoring(engine, runs)
         self.forecasting = Forecasting(engine)
+        self.merge_times = MergeTimes(engine)

@@ -62,7 +62,7 @@ class Dialogs:
         def estimate(name: str, report: Callable[[float], object]) -> RunningJob | None:
             if name in merged:
                 return None
-            return window.forecasting.estimate(name, report)
+            return window.merge_times.estimate(draft.inputs.with_method(name), report)
 
         methods = (*draft.recommended, *draft.methods)
         experts = len(inputs.experts)

@@ -212,7 +212,13 @@ class Workspace(QWidget):
     @cached_property
     def comparison(self) -> ComparePage:
         window = self._window
-        return ComparePage(window.session, window.comparison, window.two_models, window.contents)
+        return ComparePage(
+            window.session,
+            window.comparison,
+            window.two_models,
+            window.contents,
+            window.merge_times,
+        )
 
     @cached_property
     def figures(self) -> FiguresPage:

@@ -103,10 +103,10 @@ def mean_score(run: MergeRun) -> float | None:
     return None
 
 
-def relative_norm(
+def norms(
     statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
-) -> float | None:
-    """The norm of the change of all tensors over the experts' mean; None if not known."""
+) -> tuple[float, dict[str, float]]:
+    """The norms of the change of all tensors, and of each expert's that has changed any."""
     squares: dict[str, float] = {}
     total = 0.0
     for name, report in reports.items():
@@ -116,9 +116,17 @@ def relative_norm(
         total += report.delta_norm**2
         for expert, energy in layer.energies.items():
             squares[expert] = squares.get(expert, 0.0) + energy
-    norms = [math.sqrt(square) for square in squares.values() if square > 0]
-    if norms:
-        return math.sqrt(total) / fmean(norms)
+    of_experts = {name: math.sqrt(square) for name, square in squares.items() if square > 0}
+    return math.sqrt(total), of_experts
+
+
+def relative_norm(
+    statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
+) -> float | None:
+    """The norm of the change of all tensors over the experts' mean; None if not known."""
+    merged, of_experts = norms(statistics, reports)
+    if of_experts:
+        return merged / fmean(of_experts.values())
     return None
 
 

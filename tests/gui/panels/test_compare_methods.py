@@ -14,19 +14,29 @@ from ace_gui.engine.contract.events import (
     JobDone,
     JobFailed,
     JobProgress,
+    MatrixTimed,
     MethodCompared,
     PlanReady,
     Variant,
 )
 from ace_gui.engine.contract.findings import LayerReport, ModelDiff, TensorChange
-from ace_gui.engine.contract.jobs import CompareJob, DiffJob, PlanJob, VerifyJob
+from ace_gui.engine.contract.jobs import (
+    CompareJob,
+    DiffJob,
+    MeasureJob,
+    PlanJob,
+    SampleMergesJob,
+    VerifyJob,
+)
 from ace_gui.engine.contract.plan import disk_check
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.errors import CheckpointError
+from ace_gui.gui.control.merge_times import DELAY
 from ace_gui.gui.models.figures_model import rows_of
 from ace_gui.gui.models.scores_models import ComparedModel
-from ace_gui.gui.panels.compare_methods import CompareMethodsPanel, MergeChoices
+from ace_gui.gui.panels.compare_methods import CompareMethodsPanel
 from ace_gui.gui.panels.compare_page import TWO_MODELS
+from ace_gui.gui.panels.merge_choices import MergeChoices
 from ace_gui.gui.state.activity import ActivityState
 from ace_gui.recipe.recommended import NAME, TITLE, is_recommended
 from ace_gui.recipe.values import After, Poolers
@@ -73,6 +83,12 @@ def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) 
     return job
 
 
+def end_all(window, worker: FakeWorker) -> None:
+    """Let every running job end."""
+    for entry in window.engine.running(object):
+        worker.say(JobDone(), job=entry._number)
+
+
 def test_a_queue_of_the_methods_ticked(dialog, window, worker):
     window.session.cluster = "local:2"
     tick_methods(dialog)
@@ -102,7 +118,8 @@ def test_a_method_is_ticked_by_variant(opened, now):
     opened.workspace.show_look()
     dialog = opened.workspace.comparison.methods
     titles = {box.text(): box.isChecked() for box in dialog.choices.boxes.values()}
-    ace = {f"ACE-Merging, {v}": v == now for v in method_info("ace").variants}
+    shelf = {"published", "automatic"}
+    ace = {f"ACE-Merging, {v}": v in {now, *shelf} for v in method_info("ace").variants}
     assert titles == {TITLE: True, **ace, "Weight averaging": True}
     tick_methods(dialog)
     published, automatic, *_, linear = dialog.choices.recipes()
@@ -115,7 +132,7 @@ def test_a_method_is_ticked_by_variant(opened, now):
 def test_several_methods_are_proposed_until_the_user_chooses(opened):
     """Nothing is compared with itself alone, whatever the window's method is."""
     opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), ACE_LIKE, LINEAR)))
-    choices = MergeChoices(opened.session)
+    choices = MergeChoices(opened.session, opened.merge_times)
     draft = opened.session.draft
 
     def ticked() -> set[str]:
@@ -128,8 +145,8 @@ def test_several_methods_are_proposed_until_the_user_chooses(opened):
     ):
         draft.keep(inputs)
         assert method in ticked()
-        assert len(ticked()) == 3
-        assert len({str(recipe) for recipe in choices.recipes()}) == 3
+        assert ticked() == {NAME, "ace", "linear", "task_arithmetic"}, "the shelf"
+        assert len({str(recipe) for recipe in choices.recipes()}) == 5, "ACE has two variants there"
     choices.boxes["linear", None].click()
     chosen = ticked()
     draft.keep(draft.inputs.recommended())
@@ -172,16 +189,78 @@ def test_a_current_merge_that_may_not_stand_for_its_recipe_is_not_compared(dialo
     worker.say(JobCancelled(), job=worker.newest(CompareJob))
 
 
+def test_the_current_merge_has_a_row_at_once_and_its_distances_in_quiet(dialog, window, worker):
+    store = merged(window, worker)
+    end_all(window, worker)
+    window.comparison.set_visible(True)
+    dialog.refresh()
+    (row,) = dialog.model.rows
+    assert row.variant.store == store
+    assert row.seconds == 1.0
+    assert not row.distances
+    number = worker.newest(MeasureJob)
+    assert worker.jobs[number].variant.store == store
+    assert not window.session.activity.is_writing, "nothing has to wait for it"
+    worker.say(result(worker.jobs[number].variant, 0), JobDone(), job=number)
+    (row,) = dialog.model.rows
+    assert row.distances
+    assert len(worker.asked(MeasureJob)) == 1
+
+
+def test_finished_merges_and_methods_are_one_list(dialog, window, worker):
+    store = merged(window, worker)
+    choices = dialog.choices
+    assert choices._time_labels["ace", None].text() == "merged"
+    assert not choices.run_boxes, "the method stands for it"
+    window.conductor.set_parameter("tau", 0.7)
+    box = choices.run_boxes[str(store)]
+    assert box.isChecked()
+    assert not box.isEnabled(), "the current merge is always among them"
+    assert choices._time_labels["ace", None].text() == ""
+    job = compare(dialog, worker)
+    window.conductor.set_parameter("tau", 0.8)
+    other = choices.run_boxes[str(job.variants[1].store)]
+    choices.none.click()
+    other.click()
+    assert dialog.start.text() == "Compare 1"
+    dialog.start.click()
+    variants = worker.asked(CompareJob)[-1].variants
+    assert {variant.store for variant in variants} == {store, job.variants[1].store}
+    assert all(variant.finished is not None for variant in variants), "nothing is merged again"
+    worker.say(JobCancelled(), job=worker.newest(CompareJob))
+
+
+def test_the_time_of_what_is_ticked_stands_beside_it(dialog, window, worker, qtbot):
+    end_all(window, worker)
+    window.merge_times.set_visible(True)
+    dialog.choices.none.click()
+    dialog.choices.boxes["linear", None].click()
+
+    def asked() -> bool:
+        jobs = worker.asked(SampleMergesJob)
+        return bool(jobs) and jobs[-1].recipe.merge_method == "linear"
+
+    qtbot.waitUntil(asked)
+    number = worker.newest(SampleMergesJob)
+    worker.say(MatrixTimed(share=0.05, seconds=3.0), JobDone(), job=number)
+    label = dialog.choices._time_labels["linear", None]
+    assert label.text() == "≈ 1:00"
+    assert "1:00" in dialog.choices.boxes["linear", None].accessibleDescription()
+    window.merge_times.set_visible(False)
+    count = len(worker.asked(SampleMergesJob))
+    qtbot.wait(2 * DELAY)
+    assert len(worker.asked(SampleMergesJob)) == count, "nobody looks"
+
+
 def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened):
     draft = opened.session.draft
     opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
     draft.set_parameter("epsilon", 1e-3)
     for start in (draft.inputs, draft.inputs.recommended()):
         draft.keep(start)
-        choices = MergeChoices(opened.session)
+        choices = MergeChoices(opened.session, opened.merge_times)
         ticked = [name for (name, _), box in choices.boxes.items() if box.isChecked()]
-        own = [] if draft.inputs.is_recommended else ["ace"]
-        assert sorted(ticked) == sorted([NAME, "linear", *own])
+        assert sorted(ticked) == sorted([NAME, "linear", "ace", "ace"])
         choices.all.click()
         first, *others = choices.recipes()
         assert is_recommended(first)
@@ -303,7 +382,7 @@ def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(qtbot, qtm
     headings = [
         model.headerData(index, Qt.Orientation.Horizontal) for index in range(model.columnCount())
     ]
-    assert headings[:5] == ["Method", "cola ↑", "sst2 ↑", "Mean ↑", "Of experts ↑"]
+    assert headings[:5] == ["Merge", "cola ↑", "sst2 ↑", "Mean ↑", "Of experts ↑"]
     model.sort(3, Qt.SortOrder.DescendingOrder)
     assert [model.row_at(index) for index in range(3)] == [second, first, failed]
     model.sort(3, Qt.SortOrder.AscendingOrder)
