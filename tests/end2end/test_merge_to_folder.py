@@ -152,7 +152,7 @@ def test_inspect_lists_every_tensor_with_its_reason(
     assert (norm["disposition"], norm["gamma"], norm["regime"]) == ("averaged", None, None)
     lines = (tmp_path / "i.csv").read_text().splitlines()
     assert len(lines) == len(layers) + 1
-    assert re.search(r"^Merged matrices: .* the experts' mean norm; ", result.stdout, re.MULTILINE)
+    assert re.search(r"^The change is .* × an expert's on average; ", result.stdout, re.MULTILINE)
 
 
 def test_out_dtype_is_written_and_told_to_loaders(

@@ -55,7 +55,13 @@ SMALL_RIDGE: Final = 1e-9  # moves the sample far more than its experts did
 STEPS: Final = 12  # of learning: enough for curves, not for a good merge
 NOTHING: Final = "nothing is called so"
 PAGES: Final = ("One layer", "All layers", "Scores", "Compare", "Workspace")
-FILES: Final = ("Open base model…", "Add experts…", "Open recipe…", "Scan a folder…", "Save as…")
+FILES: Final = (
+    "Open base model…",
+    "Add experts…",
+    "Open recipe…",
+    "Scan a folder…",
+    "Save as file…",
+)
 """Commands that ask for a file, in a dialog of Qt or of the system."""
 BEGUN: Final = ("Compare methods…", "Try the sample", "Tutorial", "Copy diagnostics")
 """Commands that are named as if they opened a dialog, or are among those that do."""
@@ -380,7 +386,9 @@ class States:
         self.workspace.left.fold(False)
         yield "runs"
         yield from opened("delete runs", lambda: window.dialogs.delete_runs(list(runs[:2])))
+        window.project.file = self.recipe.with_name("own.yaml")
         yield from opened("save changes", lambda: window.project.before_leaving(lambda: None))
+        window.project.file = self.recipe
 
     def dialogs(self) -> Iterator[State_]:
         """One after the other, then messages."""

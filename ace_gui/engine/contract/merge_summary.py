@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from ace_gui.engine.contract.figure_content import FigureContent
-from ace_gui.engine.contract.model_figures import forecast
+from ace_gui.engine.contract.model_figures import forecast, length_text
 from ace_gui.engine.contract.plan import Disposition, PlanRow, role_family
 from ace_gui.engine.contract.scored import BASE, EXPERTS, MeanScore, means
 from ace_gui.formatting import conjunction, counted, duration, number_text
@@ -273,7 +273,7 @@ def _changes(content: FigureContent) -> Iterator[Words]:
     lengths = forecast(content.plan, content.statistics, content.reports)
     sentences: list[Paragraph] = []
     if lengths is not None:
-        text = f"Its change is {lengths.relative_norm:.2g} times as long as an expert's on average."
+        text = f"Its change is {length_text(lengths.relative_norm)} on average."
         sentences.append((Words(text=text),))
     shortened = tuple(_shortened(content))
     if shortened:

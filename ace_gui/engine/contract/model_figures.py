@@ -150,16 +150,49 @@ def _ratio(change: float, base: float) -> float:
     return 0.0
 
 
+def norms(
+    statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
+) -> tuple[float, dict[str, float]]:
+    """The norms of the change of all tensors, and of each expert's that has changed any."""
+    squares: dict[str, float] = {}
+    total = 0.0
+    for name, report in reports.items():
+        layer = statistics.get(name)
+        if report.delta_norm is None or layer is None:
+            continue
+        total += report.delta_norm**2
+        for expert, energy in layer.energies.items():
+            squares[expert] = squares.get(expert, 0.0) + energy
+    of_experts = {name: math.sqrt(square) for name, square in squares.items() if square > 0}
+    return math.sqrt(total), of_experts
+
+
+def relative_norm(
+    statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
+) -> float | None:
+    """The norm of the change of all tensors over the experts' mean; None if not known."""
+    merged, of_experts = norms(statistics, reports)
+    if of_experts:
+        return merged / fmean(of_experts.values())
+    return None
+
+
+def length_text(ratio: float) -> str:
+    """How long the change of a merge is, by ``relative_norm``: the one wording everywhere."""
+    return f"{ratio:.2f} × an expert's"
+
+
 _ROUNDING: Final = 1e-3
 """Tolerance: a change scaled down by a cap has the allowed norm except for rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """The merged matrices of a model together."""
+    """The merge of a model as a whole."""
 
     relative_norm: float
-    """Norm of the merged change divided by the mean norm of the experts' changes."""
+    """Norm of the merged change divided by the mean norm of the experts' changes: of all tensors,
+    or of the merged matrices as long as something is estimated."""
     above: int
     """Number of matrices whose change exceeds a cap before it applies."""
     delta: float | None
@@ -180,7 +213,7 @@ class Forecast:
     def sentence(self) -> str:
         """The sentence shown before and after a merge."""
         over = f"{self.above} of {self.total} matrices"
-        ratio = f"{self.relative_norm:.2f} × the experts' mean norm"
+        ratio = f"{length_text(self.relative_norm)} on average"
         if not self.exact:
             over = f"about {over}"
             ratio = f"about {ratio}"
@@ -190,7 +223,7 @@ class Forecast:
             over = f"{over} above their cap"
         else:
             over = f"{over} above a cap of δ = {self.delta:g}"
-        change = f"Merged matrices: {ratio}; {over}."
+        change = f"The change is {ratio}; {over}."
         source = f"Estimated from {self.known} of {self.total} matrices."
         if self.exact:
             return change
@@ -239,8 +272,12 @@ def forecast(
         final, over = _limited(length, cap, statistics[row.name], merged_reports.get(row.name))
         square = square + final**2
         above = above + over
+    if len(merged_reports) == len(rows):
+        whole = relative_norm(statistics, reports)
+    else:
+        whole = None
     return Forecast(
-        relative_norm=math.sqrt(square) / fmean(experts),
+        relative_norm=whole or math.sqrt(square) / fmean(experts),
         above=above,
         delta=deltas.pop() if len(deltas) == 1 else None,
         capped=None not in caps,

@@ -26,6 +26,7 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.jobs import AnalyseJob, ExportJob, MergeJob, ReadStoresJob, ReportJob
+from ace_gui.engine.contract.model_figures import relative_norm
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.errors import ResumeError
@@ -39,7 +40,6 @@ from ace_gui.gui.control.merge_stores import (
 )
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.draft import Inputs
-from ace_gui.gui.state.results import relative_norm
 from ace_gui.recipe.output_forms import Output
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ace_gui.engine.contract.events import Event, MergeFinished, MethodCompared, Variant
 from ace_gui.engine.contract.jobs import CompareJob, MeasureJob
+from ace_gui.engine.contract.model_figures import norms
 from ace_gui.engine.contract.plan import MEMORY
 from ace_gui.gui.control.engine_client import EngineClient, Operation
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.results import norms
 from ace_gui.gui.state.run_names import run_title
 from ace_gui.recipe import Recipe
 

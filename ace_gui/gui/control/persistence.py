@@ -19,6 +19,7 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine_client import Background, EngineClient
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.control.merge_stores import lock_beside
+from ace_gui.gui.control.project_notes import move_notes, write_notes
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import ENDING, file_name
@@ -127,6 +128,8 @@ class Sessions(QObject):
         self._file = self._folder / f"{uuid.uuid4().hex}{_RUNNING}{ENDING}"
         self._lock: QLockFile | None = None
         self._written: Recipe | None = None
+        self._notes = ""
+        self._written_notes = ""
         self._background = Background()
         self._timer = QTimer(self, singleShot=True, interval=DELAY)
         self._timer.timeout.connect(self.write)
@@ -156,37 +159,54 @@ class Sessions(QObject):
             crashed.rename(target_file)
         except OSError:
             return crashed
+        move_notes(crashed, target_file)
         return target_file
+
+    def keep_notes(self, text: str) -> None:
+        """Keep the notes on the open project, too, in case the window crashes."""
+        self._notes = text
+        self._timer.start()
 
     def write(self) -> None:
         self._timer.stop()
         recipe = self._recipe()
-        if recipe is None or recipe == self._written:
+        if recipe is None or (recipe, self._notes) == (self._written, self._written_notes):
             return
         self._written = recipe
+        self._written_notes = notes = self._notes
         if self._lock is None:
             with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
             self._lock = lock_beside(self._file)
             self._lock.tryLock(0)
         file = self._file
-        self._background.start(lambda: _write(file, recipe))
 
-    def leave(self, *, keep: bool, name: str = "") -> Path | None:
-        """Close the project. ``keep``: it has no file, so write one and return its path. ``name``:
-        of the file; empty: the models' name."""
+        def work() -> None:
+            _write(file, recipe)
+            write_notes(file, notes)
+
+        self._background.start(work)
+
+    def leave(self, *, keep: bool, name: str = "", file: Path | None = None) -> Path | None:
+        """Close the project. ``keep``: write it to a file, and return its path.
+
+        ``file``: the project's own file in the program's folder; None: a free one. ``name``: of
+        that; empty: the models' name.
+        """
         self._timer.stop()
         recipe = self._recipe()
         target_file = None
         if keep and recipe is not None:
-            target_file = target = self._place_of(recipe, name)
+            target_file = target = file or self._place_of(recipe, name)
             with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
             self._background.start(lambda: _write(target, recipe))
         self._background.waitForDone()
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
+        write_notes(self._file, "")
         self._written = None
+        self._notes = self._written_notes = ""
         if self._lock is not None:
             self._lock.unlock()
             self._lock = None
@@ -246,6 +266,7 @@ def move_project(file: Path, name: str) -> Path:
     moved = next(free for free in _free_names(file.parent, name) if free == file or not there(free))
     if moved != file:
         file.rename(moved)
+        move_notes(file, moved)
     return moved
 
 

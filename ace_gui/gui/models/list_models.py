@@ -17,6 +17,7 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import QStandardItem, QStandardItemModel
 
+from ace_gui.engine.contract.model_figures import length_text
 from ace_gui.engine.contract.plan import ExpertSummary
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.state.activity import MergeRun
@@ -217,7 +218,7 @@ class RunsModel(QStandardItemModel):
         if run.outdated:
             parts.insert(0, "models changed since")
         if run.norm is not None:
-            parts.append(f"{run.norm:.2f} × norm")
+            parts.append(length_text(run.norm))
         score = mean_score(run)
         if score is None:
             text = ""

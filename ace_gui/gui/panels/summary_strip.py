@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame
 
@@ -26,15 +26,14 @@ from ace_gui.gui.state.results import mean_score
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import breakable, plain
 from ace_gui.gui.theme import Face
-from ace_gui.gui.widgets.controls import named, tool_button
+from ace_gui.gui.widgets.controls import FoldButton
 from ace_gui.gui.widgets.labels import heading, linked_label, plain_label
 from ace_gui.gui.widgets.layout import GAP, across, down, pane
 
 _DELAY: Final = 60  # ms: many figures arrive at once
 _BESIDE: Final = 52  # in text lines: the least width for the paragraphs beside each other
 _LOW: Final = 32  # in text lines: in a lower window the strip is folded at first
-_FOLD: Final = "Hide the summary of this merge"
-_UNFOLD: Final = "Show the summary of this merge"
+_FOLDED: Final = "the summary of this merge"
 
 
 class SummaryStrip(QFrame):
@@ -59,7 +58,7 @@ class SummaryStrip(QFrame):
 
         self.summary: MergeSummary | None = None
         self.title = heading("")
-        self.fold_button = named(tool_button("", "", self._toggle), _FOLD, _FOLD)
+        self.fold_button = FoldButton(_FOLDED, self._toggle, upwards=True)
         self.parts = [_Part(self._follow_link) for _ in range(3)]
         self._row = across(*((part, 1) for part in self.parts), gap=GAP)
         self._body = pane(self._row)
@@ -111,13 +110,7 @@ class SummaryStrip(QFrame):
 
     def _fold(self, folded: bool) -> None:
         self._body.setVisible(not folded)
-        if folded:
-            tip = _UNFOLD
-        else:
-            tip = _FOLD
-        named(self.fold_button, tip, tip)
-        arrow = Qt.ArrowType
-        self.fold_button.setArrowType(arrow.DownArrow if folded else arrow.UpArrow)
+        self.fold_button.show_folded(folded)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put the paragraphs below each other if they would be too narrow."""

@@ -124,7 +124,10 @@ class Actions:
     reopen = _Action("Reopen &last session", "Open what the last session had open")
     save_recipe = _Action("&Save", "Save models and settings as a recipe", _no_expert, _Key.Save)
     save_recipe_as = _Action(
-        "Save &as…", "Save as another recipe, or as one for mergekit", _no_expert, "Ctrl+Shift+S"
+        "Save &as file…",
+        "Write the recipe for others, or for mergekit",
+        _no_expert,
+        "Ctrl+Shift+S",
     )
     sample = _Action("Tr&y the sample", "Open a small trained model with its experts", _waits)
     stop_opening = _Action(

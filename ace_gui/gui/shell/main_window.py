@@ -263,7 +263,7 @@ class MainWindow(Window):
             title = "ACE Workbench"
         share = self.long_work.share
         self.setWindowTitle(title if share is None else f"{share} % – {title}")
-        self.setWindowModified(self.project.is_modified)
+        self.setWindowModified(self.project.is_unsaved)
 
     def _show_page(self) -> None:
         loaded = self.session.draft.inputs.base is not None
@@ -398,9 +398,9 @@ class MainWindow(Window):
         writing = self.session.activity.is_writing
         if writing:
             self.dialogs.ask_before_closing(self.close_unasked)
-        elif self.project.is_modified:
+        elif self.project.is_unsaved:
             self.project.before_leaving(self.close_unasked)
-        return writing or self.project.is_modified
+        return writing or self.project.is_unsaved
 
     def close_unasked(self) -> None:
         """Close without asking as soon as the running work has stopped."""

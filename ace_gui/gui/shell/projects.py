@@ -21,6 +21,7 @@ from ace_gui.gui.control.persistence import (
     project_name,
     project_of,
 )
+from ace_gui.gui.control.project_notes import read_notes, write_notes
 from ace_gui.gui.panels.welcome_page import last_use
 from ace_gui.gui.saving import save
 from ace_gui.gui.shell.actions import set_allowed
@@ -68,6 +69,9 @@ class Project(QObject):
         self._chosen_name = ""
         """The user's name for a project that has no file yet."""
 
+        self.notes = ""
+        """What the user has written about the project."""
+
         self.box: QMessageBox | None = None
         # the tasks as they were opened or saved; undo steps do not contain them
         self._tasks = session.draft.planned.tasks
@@ -92,6 +96,16 @@ class Project(QObject):
         return changed and bool(planned.experts)
 
     @property
+    def is_autosaved(self) -> bool:
+        """Whether it is kept as it is, without a question: all but files that the user keeps."""
+        return self.is_sample or self.can_be_renamed
+
+    @property
+    def is_unsaved(self) -> bool:
+        """Whether the user's own file lacks changes."""
+        return self.is_modified and not self.is_autosaved
+
+    @property
     def is_sample(self) -> bool:
         return self.file in {sample.recipe for sample in Sample}
 
@@ -108,7 +122,17 @@ class Project(QObject):
     @property
     def can_be_renamed(self) -> bool:
         """Whether its name is not that of a file that the user keeps."""
-        return self.file is None or self.file.is_relative_to(sessions_folder())
+        return self.file is None or self._is_in_folder
+
+    @property
+    def _is_in_folder(self) -> bool:
+        """Whether its file is in the program's folder."""
+        return self.file is not None and self.file.is_relative_to(sessions_folder())
+
+    def write_notes(self, text: str) -> None:
+        """Keep the user's notes."""
+        self.notes = text
+        self._sessions.keep_notes(text)
 
     def rename(self, name: str) -> None:
         """Give the project another name; its file, if it has one, moves to a free name."""
@@ -135,6 +159,8 @@ class Project(QObject):
         is_recipe = len(paths) == 1 and paths[0].suffix.lower() in RECIPES
         self.file = paths[0].absolute() if is_recipe else None
         self._chosen_name = ""
+        self.notes = "" if self.file is None else read_notes(self.file)
+        self._sessions.keep_notes(self.notes)
         self._history.reset()
         self._tasks = self._session.draft.planned.tasks
         if self.file is not None and not self.is_sample:
@@ -154,20 +180,24 @@ class Project(QObject):
         """Close the project. Unsaved work is kept for later, unless it was to be discarded."""
         unsaved = self.is_modified and not self._is_discarded
         name = self.name if self.file is None else ""
-        saved_file = self._sessions.leave(keep=self.file is None or unsaved, name=name)
+        own_file = self.file if self._is_in_folder else None
+        keeps = self.file is None or unsaved
+        saved_file = self._sessions.leave(keep=keeps, name=name, file=own_file)
         self._is_discarded = False
         if saved_file is not None:
             self._settings.remember(saved_file)
         file = saved_file or self.file
         if file is not None:
             self._settings.note(RecentProject.of(self._session, file))
+            write_notes(file, self.notes)
         self.file = None
+        self.notes = ""
         self._emit_changed()
 
     def before_leaving(self, then: Callable[[], object]) -> None:
-        """Ask whether to save changes, then continue unless the user cancels."""
+        """Continue; if the user's own file lacks changes, ask about them first."""
         self._is_discarded = False
-        if not self.is_modified:
+        if not self.is_unsaved:
             then()
             return
         self._then = then
@@ -331,7 +361,7 @@ class Opener:
             self.write_recipe(paths[0], mergekit=dialog.selectedNameFilter() == MERGEKIT)
 
         kinds = f"{RECIPE};;{MERGEKIT}"
-        dialog = ask_target(self._window, "Save recipe", name, kinds, RECIPES_KIND, write)
+        dialog = ask_target(self._window, "Save as file", name, kinds, RECIPES_KIND, write)
         dialog.setDefaultSuffix("yaml")
         dialog.rejected.connect(self._project.stay)
 

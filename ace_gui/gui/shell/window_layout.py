@@ -14,7 +14,7 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
-from ace_gui.gui.widgets.controls import Segments, named, tool_button
+from ace_gui.gui.widgets.controls import FoldButton, Segments, named, tool_button
 from ace_gui.gui.widgets.layout import (
     GAP,
     across,
@@ -35,8 +35,7 @@ _TURNS: Final = (
 )
 _LEAST: Final = (49, 26)  # in text lines: the minimum width and height for all three cards together
 _UNFOLDED: Final = 38  # in text lines: in a lower window the views are folded at first
-_FOLD: Final = "Fold the views of all layers"
-_UNFOLD: Final = "Unfold the views of all layers"
+_FOLDED: Final = "the views of all layers"
 _AROUND: Final = 18  # px above and below the views' titles in their card
 _NO_LIMIT: Final = 16_777_215  # Qt's maximum size
 _APART: Final = (50, 28)  # in text lines: the minimum initial size of a detached window
@@ -79,7 +78,7 @@ class Cards(QWidget):
         self._least_views = 0  # px
         self._is_folded: bool | None = None  # None: it depends on the height
         self._shares = [2, 1]  # the heights of the rows before the views were folded
-        self.fold_button = tool_button("", "", self._toggle_fold)
+        self.fold_button = FoldButton(_FOLDED, self._toggle_fold, upwards=False)
         for index, (content, bar) in enumerate(zip(self._cards, tabs, strict=True)):
             content.installEventFilter(self)
             if bar is not None:
@@ -135,13 +134,7 @@ class Cards(QWidget):
             self.rows.setSizes([self.height(), card_of_views.maximumHeight()])
         elif was_folded:
             self.rows.setSizes(self._shares)
-        if folded:
-            words = _UNFOLD
-        else:
-            words = _FOLD
-        named(self.fold_button, words, words)
-        arrow = Qt.ArrowType
-        self.fold_button.setArrowType(arrow.UpArrow if folded else arrow.DownArrow)
+        self.fold_button.show_folded(folded)
 
     @property
     def is_maximised(self) -> bool:

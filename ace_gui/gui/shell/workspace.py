@@ -24,7 +24,7 @@ from ace_gui.gui.panels.layer_panels import LayerPanel
 from ace_gui.gui.panels.layers_panel import LayersPanel
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.models_and_runs import ExpertsPanel, RunsPanel
-from ace_gui.gui.panels.project_name import ProjectName
+from ace_gui.gui.panels.project_name import ProjectHead
 from ace_gui.gui.panels.scores_page import ScoresPage
 from ace_gui.gui.panels.summary_strip import SummaryStrip
 from ace_gui.gui.panels.tasks_tab import TasksTab
@@ -81,7 +81,8 @@ class Workspace(QWidget):
         window = self._window
         session = self._window.session
         actions = window.actions_
-        self.project_name = ProjectName()
+        self.project_head = ProjectHead()
+        self.project_name = self.project_head.name
         self.experts = ExpertsPanel(session, window.opener.change_base, actions.add_experts)
         self.method = MethodPanel(session, actions.choose_method)
         self.runs = RunsPanel(session, window.runs, actions.clean_up)
@@ -116,6 +117,7 @@ class Workspace(QWidget):
         window.queries.awaited.connect(self.set_awaited)
         actions.inputs.toggled.connect(lambda visible: self.left.fold(not visible))
         self.project_name.renamed.connect(window.project.rename)
+        self.project_head.noted.connect(window.project.write_notes)
         for changed in (window.project.changed, window.session.draft.changed):
             changed.connect(self._show_project)
         self._show_project()
@@ -138,7 +140,7 @@ class Workspace(QWidget):
     def _lay_out(self, session: Session) -> None:
         panels = (self.layers, self.inspector, self.heterogeneity)
         self.cards = Cards(panels, (None, self.inspector.tabs, self.heterogeneity.tabs))
-        self.left = LeftColumn(session, self.project_name, self.experts, self.method, self.runs)
+        self.left = LeftColumn(session, self.project_head, self.experts, self.method, self.runs)
         self._spaces = QStackedWidget()
         self._layers_page = pane(down(self.summary, (self.cards, 1), gap=GAP))
         self._spaces.addWidget(self._layers_page)
@@ -247,7 +249,8 @@ class Workspace(QWidget):
 
     def _show_project(self) -> None:
         project = self._window.project
-        self.project_name.show_name(project.name, is_editable=project.can_be_renamed)
+        editable = project.can_be_renamed
+        self.project_head.show_project(project.name, project.notes, is_editable=editable)
 
     def _choose_layers(self, names: Sequence[str]) -> None:
         """Select the tensors of a link of the summary."""

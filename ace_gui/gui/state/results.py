@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,7 @@ from ace_gui.engine.contract.findings import (
     LayerCovariances,
     LayerDifference,
     LayerDistribution,
-    LayerReport,
     LayerSpectrum,
-    LayerStatistics,
     LayerSubspaces,
 )
 from ace_gui.gui.state.activity import MergeRun, RecipeKey
@@ -100,33 +97,6 @@ def mean_score(run: MergeRun) -> float | None:
     is_scored = run.accuracies.keys() >= titles
     if titles and is_scored:
         return fmean(run.accuracies[title] for title in titles)
-    return None
-
-
-def norms(
-    statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
-) -> tuple[float, dict[str, float]]:
-    """The norms of the change of all tensors, and of each expert's that has changed any."""
-    squares: dict[str, float] = {}
-    total = 0.0
-    for name, report in reports.items():
-        layer = statistics.get(name)
-        if report.delta_norm is None or layer is None:
-            continue
-        total += report.delta_norm**2
-        for expert, energy in layer.energies.items():
-            squares[expert] = squares.get(expert, 0.0) + energy
-    of_experts = {name: math.sqrt(square) for name, square in squares.items() if square > 0}
-    return math.sqrt(total), of_experts
-
-
-def relative_norm(
-    statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
-) -> float | None:
-    """The norm of the change of all tensors over the experts' mean; None if not known."""
-    merged, of_experts = norms(statistics, reports)
-    if of_experts:
-        return merged / fmean(of_experts.values())
     return None
 
 

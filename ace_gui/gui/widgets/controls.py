@@ -85,6 +85,32 @@ def tool_button(text: str, tip: str, pressed: Callable[[], object] | None = None
     return button
 
 
+class FoldButton(QToolButton):
+    """Folds a part of the window and unfolds it again. ``what``: the part, as in "Fold …".
+
+    ``upwards``: the part folds towards what is above it.
+    """
+
+    def __init__(self, what: str, pressed: Callable[[], object], *, upwards: bool) -> None:
+        super().__init__()
+        self._what = what
+        arrows = [Qt.ArrowType.UpArrow, Qt.ArrowType.DownArrow]
+        self._arrow_of_fold, self._arrow_of_unfold = arrows if upwards else arrows[::-1]
+        self.clicked.connect(lambda _=False: pressed())
+        self.show_folded(False)
+
+    def show_folded(self, folded: bool) -> None:
+        """Say what the next press does."""
+        if folded:
+            words = f"Unfold {self._what}"
+            arrow = self._arrow_of_unfold
+        else:
+            words = f"Fold {self._what}"
+            arrow = self._arrow_of_fold
+        named(self, words, words)
+        self.setArrowType(arrow)
+
+
 def widget_action(
     widget: QWidget,
     text: str,

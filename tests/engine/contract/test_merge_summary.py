@@ -97,7 +97,7 @@ def test_what_the_merge_did():
     }
     found = summary_of(content((0.1,) * 4, reports=reports), "merge").changes
     text = text_of(found)
-    assert "times as long as an expert's" in text
+    assert " × an expert's on average." in text
     assert "The cap shortened 1 matrix, by 10\u00a0%." in text
     assert links(found) == {"1 matrix": ("layer.0.q",)}
     assert "Norms are averaged." in text

@@ -74,7 +74,7 @@ def test_it_folds_and_stays_folded(loaded, worker, strip):
     QTest.mouseClick(strip.fold_button, Qt.MouseButton.LeftButton)
     assert strip.is_folded
     assert not strip.parts[0].isVisible()
-    assert "Show" in strip.fold_button.accessibleName()
+    assert "Unfold" in strip.fold_button.accessibleName()
     loaded.workspace.save_layout(loaded.settings)
     strip.set_folded(False)
     loaded.workspace.restore_layout(loaded.settings)

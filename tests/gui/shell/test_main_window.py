@@ -450,6 +450,7 @@ def test_changes_are_saved_before_the_window_closes_or_not_as_the_person_says(lo
 
 
 def test_changes_are_thrown_away_only_by_choice(loaded, worker, tmp_path):
+    loaded.opener.write_recipe(tmp_path / "mine.yaml")
     loaded.conductor.set_parameter("tau", 0.7)
     for path in (tmp_path / "other.yaml", BASE):
         loaded.opener.open_paths([path])

@@ -8,9 +8,13 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from ace_gui.gui.control.persistence import move_project
+from ace_gui.engine.contract.events import JobDone, PlanReady
+from ace_gui.gui.control.persistence import Sessions, move_project
+from ace_gui.gui.control.project_notes import notes_file, read_notes
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.paths import Sample, sessions_folder
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.gui.fakes import FakeWorker, plan
 
 
 def type_name(window: MainWindow, name: str) -> None:
@@ -70,3 +74,60 @@ def test_the_name_of_a_file_that_the_user_keeps_is_read_only(loaded, file):
     loaded.project.rename("other")
     assert loaded.project.file == file
     loaded.project.file = None
+
+
+# Notes
+
+
+def write_notes(window: MainWindow, text: str) -> None:
+    head = window.workspace.project_head
+    head.button.click()
+    QTest.keyClicks(head.notes, text)
+
+
+def reopened(window: MainWindow, worker: FakeWorker, file: Path) -> str:
+    """The notes that are shown after a file is opened."""
+    window.opener.open_paths([file])
+    worker.say(PlanReady(plan=plan(load_recipe(file))), JobDone())
+    return window.workspace.project_head.notes.toPlainText()
+
+
+def test_notes_stay_with_the_project_and_follow_its_name(loaded, worker):
+    write_notes(loaded, "the second one is better")
+    type_name(loaded, "my merge")
+    loaded.conductor.close()
+    (file,) = loaded.settings.recent
+    assert reopened(loaded, worker, file) == "the second one is better"
+    assert not loaded.workspace.project_head.notes.isHidden(), "they are seen at once"
+    type_name(loaded, "its new name")
+    moved = loaded.project.file
+    loaded.conductor.close()
+    assert reopened(loaded, worker, moved) == "the second one is better"
+    assert "better" not in moved.read_text(), "the recipe has none"
+
+
+def test_a_project_without_notes_leaves_no_file_for_them(loaded):
+    write_notes(loaded, "x")
+    loaded.workspace.project_head.notes.clear()
+    loaded.conductor.close()
+    (file,) = loaded.settings.recent
+    assert not notes_file(file).exists()
+
+
+def test_notes_on_a_file_of_the_user_are_in_the_programs_folder(loaded, worker, tmp_path):
+    file = tmp_path / "own.yaml"
+    loaded.opener.write_recipe(file)
+    write_notes(loaded, "for the paper")
+    loaded.conductor.close()
+    assert {path.name for path in tmp_path.iterdir() if "own" in path.name} == {"own.yaml"}
+    assert notes_file(file).parent == sessions_folder()
+    assert reopened(loaded, worker, file) == "for the paper"
+
+
+def test_notes_survive_a_crash(loaded):
+    write_notes(loaded, "not lost")
+    loaded.sessions.write()
+    loaded.sessions._background.waitForDone()
+    loaded.sessions._lock.unlock()
+    (kept,) = Sessions(loaded.session).recover()
+    assert read_notes(kept) == "not lost"

@@ -153,15 +153,29 @@ def test_no_dialog_begins_in_a_folder_of_the_program(opened, worker, kind):
     dialog.reject()
 
 
-@pytest.mark.parametrize("answer", ["Save", "Discard"])
-def test_a_recent_project_is_changed_only_if_the_person_says_so(opened, worker, answer):
+def test_a_recent_project_is_saved_by_itself(opened, worker):
     close_models(opened)
     (file,) = Settings().recent
+    reopen(opened, worker, file)
+    assert not opened.isWindowModified()
+    close_models(opened)
+    assert opened.project.box is None, "nobody is asked"
+    assert load_recipe(file).parameters == {"tau": 0.7}
+    assert Settings().recent == (file,), "it is kept in its own file"
+    assert replace(load_recipe(file), parameters={}) == TWO.recipe()
+
+
+@pytest.mark.parametrize("answer", ["Save", "Discard"])
+def test_a_file_of_the_person_is_changed_only_if_they_say_so(opened, worker, tmp_path, answer):
+    file = tmp_path / "mine.yaml"
+    file.write_text(dump_recipe(TWO.recipe(), tmp_path))
     before = file.read_text()
     reopen(opened, worker, file)
+    assert opened.isWindowModified()
     close_models(opened, QMessageBox.StandardButton[answer])
     changed = load_recipe(file).parameters == {"tau": 0.7}
     assert changed == (answer == "Save")
     assert changed or file.read_text() == before
-    assert Settings().recent == (file,), "what is discarded is not kept elsewhere"
-    assert replace(load_recipe(file), parameters={}) == TWO.recipe()
+    recent, before_it = Settings().recent
+    assert recent == file
+    assert load_recipe(before_it).parameters == {}, "what is discarded is not kept elsewhere"
