@@ -14,7 +14,7 @@ from typing import Final
 
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.health import allowed_change
-from ace_gui.engine.contract.plan import Check, CheckVerdict, Plan, PlanRow
+from ace_gui.engine.contract.plan import Check, CheckVerdict, Disposition, Plan, PlanRow
 from ace_gui.formatting import counted
 from ace_gui.recipe.values import Cap
 
@@ -151,27 +151,54 @@ def _ratio(change: float, base: float) -> float:
 
 
 def norms(
-    statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
+    plan: Plan, statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
 ) -> tuple[float, dict[str, float]]:
-    """The norms of the change of all tensors, and of each expert's that has changed any."""
-    squares: dict[str, float] = {}
+    """The norms of the change of all tensors, tied ones once, and of each expert's with any.
+
+    That of an averaged tensor is known without its report, and so before the merge.
+    """
+    squares: dict[str, float] = defaultdict(float)
     total = 0.0
-    for name, report in reports.items():
-        layer = statistics.get(name)
-        if report.delta_norm is None or layer is None:
+    for row in plan.rows:
+        layer = statistics.get(row.name)
+        if layer is None or row.tied_to is not None:
             continue
-        total += report.delta_norm**2
+        report = reports.get(row.name)
+        if report is not None and report.delta_norm is not None:
+            total += report.delta_norm**2
+        elif row.disposition is Disposition.AVERAGED and layer.cosines is not None:
+            total += _average_energy(plan, layer)
+        else:
+            continue
         for expert, energy in layer.energies.items():
-            squares[expert] = squares.get(expert, 0.0) + energy
+            squares[expert] += energy
     of_experts = {name: math.sqrt(square) for name, square in squares.items() if square > 0}
     return math.sqrt(total), of_experts
 
 
+def _average_energy(plan: Plan, layer: LayerStatistics) -> float:
+    """‖Σ w ΔW‖² / (Σ w)² of an averaged tensor, from the experts' energies and cosines."""
+    weights = dict(zip(plan.recipe.expert_names, plan.recipe.weights, strict=True))
+    signed = [
+        math.copysign(math.sqrt(energy), weights[name]) for name, energy in layer.energies.items()
+    ]
+    whole = sum(weights[name] for name in layer.energies)
+    if layer.cosines is None or not whole:
+        return 0.0
+    products = [
+        first * second * cosine
+        for first, line in zip(signed, layer.cosines.tolist(), strict=True)
+        for second, cosine in zip(signed, line, strict=True)
+        if cosine == cosine
+    ]
+    return max(math.fsum(products), 0.0) / whole**2
+
+
 def relative_norm(
-    statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
+    plan: Plan, statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
 ) -> float | None:
     """The norm of the change of all tensors over the experts' mean; None if not known."""
-    merged, of_experts = norms(statistics, reports)
+    merged, of_experts = norms(plan, statistics, reports)
     if of_experts:
         return merged / fmean(of_experts.values())
     return None
@@ -273,7 +300,7 @@ def forecast(
         square = square + final**2
         above = above + over
     if len(merged_reports) == len(rows):
-        whole = relative_norm(statistics, reports)
+        whole = relative_norm(plan, statistics, reports)
     else:
         whole = None
     return Forecast(

@@ -358,8 +358,10 @@ class RunOperations(QObject):
         """Compute how far a merge moved the model if the experts are compared."""
         draft = self._session.draft
         layers = self._session.layers
-        if run.norm is None and layers.is_analysed and run.key == draft.recipe_key():
-            run.norm = relative_norm(layers.statistics, run.reports)
+        if run.norm is not None or draft.plan is None:
+            return run.norm is not None
+        if layers.is_analysed and run.key == draft.recipe_key():
+            run.norm = relative_norm(draft.plan, layers.statistics, run.reports)
         return run.norm is not None
 
     def record_score(self, score: TaskScore) -> None:

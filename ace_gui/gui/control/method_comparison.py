@@ -63,7 +63,11 @@ class MethodComparison(Operation):
     def _row_of(self, run: MergeRun) -> MethodCompared:
         """What is known of a merge before anything of it is read."""
         session = self._session
-        merged, of_experts = norms(session.layers.statistics, run.reports)
+        plan = session.draft.plan
+        merged = 0.0
+        of_experts: dict[str, float] = {}
+        if plan is not None:
+            merged, of_experts = norms(plan, session.layers.statistics, run.reports)
         scores = session.results.scores.line(str(run.store))
         reports = tuple(run.reports.values())
         return MethodCompared(
