@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Final
 
 import torch
@@ -274,8 +275,9 @@ def _factored(
             turned = traits.transposed
         item = Factored(parameter=parameter, bare=True, turned=turned, embedding=False, rank=0)
         stack_rank = _rank_of_stack(prepared, parameter, rows)
+        stack_rows = chain.from_iterable(rows[name] for name in parameter.tensors)
         exact = stack_rank is not None and all(
-            shares_of(prepared, row) is not None for name in parameter.tensors for row in rows[name]
+            shares_of(prepared, row) is not None for row in stack_rows
         )
         return replace(item, rank=_rank(prepared, item, stack_rank, exact))
     row = rows[parameter.tensor][0]

@@ -376,22 +376,19 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
     for expert in experts:
         # For example, a tower of the base when the expert lacks the other towers altogether.
         separate = whole_stacks(base.checkpoint.tensors, expert.own_names)
-        missing = [
-            name
-            for name, traits in base.architecture.traits.items()
-            if traits.block is not None
-            and traits.role != Role.BUFFER
-            and not expert.has(name)
-            and part_of(name, base.checkpoint.parts) not in expert.lacks
-            and not (stack_of(name) in separate and stacked - separate)
-        ]
-        surplus = [
-            name
-            for name in expert.extra
-            if (traits := expert.architecture.traits[name]).block is not None
-            and traits.role not in HEADS | {Role.BUFFER}
-            and block_list(name) in lists
-        ]
+        missing = []
+        for name, traits in base.architecture.traits.items():
+            in_block = traits.block is not None and traits.role != Role.BUFFER
+            may_lack = part_of(name, base.checkpoint.parts) in expert.lacks
+            is_apart = stack_of(name) in separate and stacked - separate
+            if in_block and not expert.has(name) and not may_lack and not is_apart:
+                missing.append(name)
+        surplus = []
+        for name in expert.extra:
+            traits = expert.architecture.traits[name]
+            in_block = traits.block is not None and traits.role not in HEADS | {Role.BUFFER}
+            if in_block and block_list(name) in lists:
+                surplus.append(name)
         if names := missing or surplus:
             count = f"{len(names)} tensors"
             what = f"lacks {count} of the base" if missing else f"has {count} that the base lacks"

@@ -185,12 +185,10 @@ def open_whole(path: Path, describer: Describer, adapter: Path | None = None) ->
     if adapted.tensors.keys() != checkpoint.tensors.keys():
         architecture = yield from describe(adapted, describer)
         model = replace(model, architecture=architecture)
-    tensors = {
-        name: replace(info, dtype=checkpoint.tensors[name].dtype)
-        if name in checkpoint.tensors and is_float(info.dtype)
-        else info
-        for name, info in adapted.tensors.items()
-    }
+    tensors = dict(adapted.tensors)
+    for name, info in adapted.tensors.items():
+        if name in checkpoint.tensors and is_float(info.dtype):
+            tensors[name] = replace(info, dtype=checkpoint.tensors[name].dtype)
     return replace(
         model,
         checkpoint=replace(adapted, tensors=tensors, path=path, folder=checkpoint.folder),
@@ -263,10 +261,11 @@ def _traits_of_base(architecture: Architecture, base: OpenedModel) -> dict[str, 
         traits_of.setdefault(base.architecture.module_name(name), traits_of[name])
     for name, source in base.architecture.absent.items():
         traits_of.setdefault(name, traits_of[source])
-    return {
-        name: replace(traits_of[name], tied_to=None) if name in traits_of else traits
-        for name, traits in architecture.traits.items()
-    }
+    answered_traits = dict(architecture.traits)
+    for name in architecture.traits:
+        if name in traits_of:
+            answered_traits[name] = replace(traits_of[name], tied_to=None)
+    return answered_traits
 
 
 def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) -> dict[str, str]:
@@ -275,8 +274,9 @@ def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) ->
         base.tensors, set(answers.values())
     ):
         return answers
-    shapes = [{n: info.shape for n, info in model.tensors.items()} for model in (base, expert)]
-    inner = match_part(*shapes)
+    shapes_of_base = {name: info.shape for name, info in base.tensors.items()}
+    shapes_of_expert = {name: info.shape for name, info in expert.tensors.items()}
+    inner = match_part(shapes_of_base, shapes_of_expert)
     if len(inner) <= len(answers):
         return answers
     taken = set(inner.values())
@@ -456,11 +456,13 @@ def answered(name: str, expert: Checkpoint, base: Checkpoint) -> tuple[Checkpoin
     if not unmatched:
         return expert, answers
     sentence = f"The base has no {listing(unmatched)}, so it is left out."
+    tensors = {}
+    for tensor, info in expert.tensors.items():
+        if part_of(tensor, expert.parts) not in unmatched:
+            tensors[tensor] = info
     answering = replace(
         expert,
-        tensors={
-            n: i for n, i in expert.tensors.items() if part_of(n, expert.parts) not in unmatched
-        },
+        tensors=tensors,
         parts={part: layout for part, layout in expert.parts.items() if part not in unmatched},
         warnings=(*expert.warnings, f"{path_text(expert.path)}: {sentence}"),
     )

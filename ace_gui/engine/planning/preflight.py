@@ -101,10 +101,9 @@ def _together(
             verdict, sentence, lines = result
             key = (verdict, sentence, _plain_lines(lines))
             groups.setdefault(key, []).append(plain(expert.name))
-    checks = [
-        Check(title, sentence, verdict, details, ", ".join(names))
-        for (verdict, sentence, details), names in groups.items()
-    ]
+    checks = []
+    for (verdict, sentence, details), names in groups.items():
+        checks.append(Check(title, sentence, verdict, details, ", ".join(names)))
     return checks or [Check(title, fine)]
 
 
@@ -133,13 +132,11 @@ def _of_base(base: OpenedModel) -> list[Check]:
 def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
     """Tensors that the expert lacks or names differently, except heads and buffers."""
     traits = base.architecture.traits
-    missing = [
-        name
-        for name in traits
-        if not expert.has(name)
-        and traits[name].role not in _HEADS
-        and part_of(name, base.checkpoint.parts) not in expert.lacks
-    ]
+    missing = []
+    for name in traits:
+        may_lack = part_of(name, base.checkpoint.parts) in expert.lacks
+        if not expert.has(name) and traits[name].role not in _HEADS and not may_lack:
+            missing.append(name)
     stacks = whole_stacks(base.checkpoint.tensors, expert.own_names)
     if stacks and not expert.lacks:
         sentence = (
@@ -198,11 +195,10 @@ def _quantisation(base: OpenedModel, experts: Sequence[OpenedModel]) -> Check:
         sentences.append(
             "The rounding stays in the merged weights: open the original ones if they can be had."
         )
-    lines = [
-        f"{model.name}: {format_}, {counted(count, 'tensor', 'tensors')}"
-        for model in quantised
-        for format_, count in model.checkpoint.quantised.items()
-    ]
+    lines = []
+    for model in quantised:
+        for format_, count in model.checkpoint.quantised.items():
+            lines.append(f"{model.name}: {format_}, {counted(count, 'tensor', 'tensors')}")
     names = ", ".join(plain(model.name) for model in quantised)
     return Check(title, " ".join(sentences), CheckVerdict.NOTE, _plain_lines(lines), names)
 
@@ -230,11 +226,9 @@ def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
     (first, second), names = max(pairs.items(), key=lambda pair: len(pair[1]))
     coarse = max(_ROUNDING.get(tag, 0.0) for pair in pairs for tag in pair)
     sentence = f"{len(names)} tensors are {second}, in the base {first}"
-    lines = [
-        f"{name}: {second_of_pair}, in the base {first_of_pair}"
-        for (first_of_pair, second_of_pair), ns in pairs.items()
-        for name in ns
-    ]
+    lines = []
+    for (of_base, of_expert), tensors in pairs.items():
+        lines += [f"{name}: {of_expert}, in the base {of_base}" for name in tensors]
     if coarse < _NOISY:
         return CheckVerdict.NOTE, f"{sentence}: both are widened before they are subtracted.", lines
     return (
@@ -246,19 +240,21 @@ def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
 
 
 def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
-    heads = [
-        row
-        for row in rows
-        if row.disposition == Disposition.PER_EXPERT
-        and (row.in_base or row.role in (Role.HEAD, Role.VOCABULARY_HEAD))
-    ]
+    heads = []
+    for row in rows:
+        is_head = row.in_base or row.role in (Role.HEAD, Role.VOCABULARY_HEAD)
+        if is_head and row.disposition == Disposition.PER_EXPERT:
+            heads.append(row)
     if heads:
         owners = sorted({t for row in heads for t in row.experts})
         names = ", ".join(plain(experts[t].name) for t in owners)
         lines = []
-        for expert, row in ((experts[t], r) for t in owners for r in heads if t in r.experts):
-            info = expert.checkpoint.tensors[expert.own_names.get(row.name, row.name)]
-            lines.append(f"{expert.name}: {row.name} {dimensions(info.shape)}")
+        for t in owners:
+            expert = experts[t]
+            for row in heads:
+                if t in row.experts:
+                    info = expert.checkpoint.tensors[expert.own_names.get(row.name, row.name)]
+                    lines.append(f"{expert.name}: {row.name} {dimensions(info.shape)}")
         names_listed = listing([row.name for row in heads])
         sentence = f"Kept per expert, in heads/, for {names}: {names_listed}."
         return Check("Heads", sentence, CheckVerdict.NOTE, _plain_lines(lines))

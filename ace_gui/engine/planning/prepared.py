@@ -53,9 +53,12 @@ class Prepared:
     @property
     def models(self) -> RecipeModels:
         """The models without the plan, as scores need them."""
-        counts = range(len(self.experts))
-        kept_T = tuple(tuple(head.name for head in head_tensors(self, t)) for t in counts)
-        return RecipeModels(recipe=self.recipe, base=self.base, experts=self.experts, kept_T=kept_T)
+        kept_T = []
+        for t in range(len(self.experts)):
+            kept_T.append(tuple(head.name for head in head_tensors(self, t)))
+        return RecipeModels(
+            recipe=self.recipe, base=self.base, experts=self.experts, kept_T=tuple(kept_T)
+        )
 
     def method_of(self, row: PlanRow) -> MergeMethod[Any]:
         """The method that merges a row."""
@@ -151,12 +154,11 @@ class Prepared:
 def head_tensors(prepared: Prepared, t: int) -> list[OutputTensor]:
     """The tensors of expert ``t`` that are saved in ``heads/`` under its own names."""
     expert = prepared.experts[t]
-    names_found = [
-        expert.own_names.get(answering_name(row, expert), row.name)
-        for row in prepared.plan.rows
-        if row.disposition is Disposition.PER_EXPERT and t in row.experts
-    ]
-    names = dict.fromkeys(names_found)  # tied tensors once
+    names: dict[str, None] = {}  # tied tensors once
+    for row in prepared.plan.rows:
+        if row.disposition is Disposition.PER_EXPERT and t in row.experts:
+            name = expert.own_names.get(answering_name(row, expert), row.name)
+            names[name] = None
     infos = expert.checkpoint.tensors
     return [
         OutputTensor(name=name, dtype=infos[name].dtype, shape=infos[name].shape) for name in names

@@ -91,11 +91,14 @@ def peak_bytes(prepared: Prepared) -> int:
     parts meanwhile. Experts are read one after another: their number counts only for what is kept
     of small tensors, up to ``KEPT_BYTES``.
     """
-    rows = prepared.plan.rows
-    largest = max((working_set(row, prepared) for row in rows if prepared.is_whole(row)), default=0)
-    parts = max(
-        (working_set(row, prepared) for row in rows if not prepared.is_whole(row)), default=0
-    )
+    largest = 0
+    parts = 0
+    for row in prepared.plan.rows:
+        size = working_set(row, prepared)
+        if prepared.is_whole(row):
+            largest = max(largest, size)
+        else:
+            parts = max(parts, size)
     at_once = matrices_at_once(prepared, None)
     return with_freed(max(largest, parts, at_once * largest + parts if at_once > 1 else 0))
 
@@ -407,9 +410,8 @@ def _obstacle(prepared: Prepared, rows: Sequence[PlanRow]) -> str:
     )
     if writer is None:
         return ""
-    if writer is not method or any(
-        method_used is not writer for method_used in methods if method_used.modules is not None
-    ):
+    with_modules = [method_used for method_used in methods if method_used.modules is not None]
+    if writer is not method or any(method_used is not writer for method_used in with_modules):
         return (
             f"{writer.title} writes modules for the whole model: choose it for the recipe, and no "
             "method with modules in its rules."

@@ -51,11 +51,13 @@ def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | Non
     yield ModelsFound(
         models=tuple(models),
         base=_base_among(models, shapes, base),
-        alike=tuple(
-            frozenset(j for j, second_shape in enumerate(shapes) if _fit(shape, second_shape))
-            for shape in shapes
-        ),
+        alike=tuple(_alike(shape, shapes) for shape in shapes),
     )
+
+
+def _alike(shape: Shapes | None, shapes: Sequence[Shapes | None]) -> frozenset[int]:
+    """The indices of models whose shapes fit those of one."""
+    return frozenset(index for index, second in enumerate(shapes) if _fit(shape, second))
 
 
 def candidate_folders(path: Path, depth: int = DEEPEST) -> Iterator[Path]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -28,8 +30,8 @@ from ace_gui.engine.planning.stages import require_results
 from ace_gui.engine.planning.tied_groups import with_tied_groups
 from ace_gui.errors import MismatchError, RecipeError
 from ace_gui.formatting import listing, plain
-from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Source
+from ace_gui.recipe import Override, Recipe
+from ace_gui.recipe.values import Slice, Source
 from ace_gui.steps import Steps
 
 COPIED: Final = "the only source of its slice: copied"
@@ -147,7 +149,7 @@ def _opened(recipe: Recipe, describer: Describer) -> Steps[dict[_Key, _SlicedMod
     listed |= {(e.on, e.model) if e.on else (e.model, None) for e in recipe.models}
     models: dict[_Key, _SlicedModel] = {}
     first: OpenedModel | None = None
-    for source in (source for part in recipe.slices for source in part.sources):
+    for source in chain.from_iterable(part.sources for part in recipe.slices):
         if _key(source) in models:
             continue
         if _key(source) not in listed:
@@ -228,12 +230,12 @@ def _layers(
             )
         ranges.append((first, end))
     if len({end - first for first, end in ranges}) > 1:
-        counts = ", ".join(
-            f"{end - first} of {plain(source.model.name)}"
-            for source, (first, end) in zip(sources, ranges, strict=True)
-        )
+        counts = []
+        for source, (first, end) in zip(sources, ranges, strict=True):
+            counts.append(f"{end - first} of {plain(source.model.name)}")
         raise RecipeError(
-            f"The sources of slice {number} have different numbers of blocks ({counts}); name "
+            f"The sources of slice {number} have different numbers of blocks ({', '.join(counts)});"
+            " name "
             "ranges of one length.",
             key="slices",
         )
@@ -249,25 +251,28 @@ def _output(
     output = _SlicedOutput()
     start = 0
     first = models[_key(recipe.slices[0].sources[0])].opened
-    blocks = {name: traits.block for name, traits in first.architecture.traits.items()}
-    outside = [name for name, block in blocks.items() if block is None]
+    names_by_block = defaultdict[int | None, list[str]](list)
+    for name, traits in first.architecture.traits.items():
+        names_by_block[traits.block].append(name)
+    outside = names_by_block[None]
     for number, part in enumerate(recipe.slices):
         used = [(source, models[_key(source)]) for source in part.sources]
         if number == 0:
-            for name in (name for name in outside if _is_before(name, first)):
-                output.add(name, number, [(*source, name) for source in used])
+            for name in outside:
+                if _is_before(name, first):
+                    output.add(name, number, [(*source, name) for source in used])
         length = layers[number][0][1] - layers[number][0][0]
         for k in range(length):
             numbers = [layer[0] + k for layer in layers[number]]
-            for name in (name for name, block in blocks.items() if block == numbers[0]):
-                named = [
-                    (*layer, renumbered(name, own_number))
-                    for layer, own_number in zip(used, numbers, strict=True)
-                ]
+            for name in names_by_block[numbers[0]]:
+                named = []
+                for layer, block in zip(used, numbers, strict=True):
+                    named.append((*layer, renumbered(name, block)))
                 output.add(renumbered(name, start + k), number, named)
         start += length
-    for name in (name for name in outside if not _is_before(name, first)):
-        output.add(name, len(recipe.slices) - 1, [(*layer, name) for layer in used])
+    for name in outside:
+        if not _is_before(name, first):
+            output.add(name, len(recipe.slices) - 1, [(*layer, name) for layer in used])
     return output
 
 
@@ -286,6 +291,11 @@ def renumbered(name: str, block: int) -> str:
     return _NUMBER.sub(lambda match: f"{match[1]}{block}", name, count=1)
 
 
+def _rules_outside(part: Slice) -> list[Override]:
+    """A slice's rules for tensors outside of the blocks."""
+    return [rule for rule in part.overrides if rule.blocks is None]
+
+
 def _untie_heads(
     recipe: Recipe, models: Mapping[_Key, _SlicedModel], output: _SlicedOutput
 ) -> bool:
@@ -296,8 +306,8 @@ def _untie_heads(
     first = recipe.slices[0]
     last = recipe.slices[-1]
     # Whether both merge the same models with the same settings outside of blocks.
-    settings = [[r for r in part.overrides if r.blocks is None] for part in (first, last)]
-    if [*map(_key, first.sources)] == [*map(_key, last.sources)] and settings[0] == settings[1]:
+    same_models = [*map(_key, first.sources)] == [*map(_key, last.sources)]
+    if same_models and _rules_outside(first) == _rules_outside(last):
         return False
     untied = False
     for position, source in enumerate(last.sources):

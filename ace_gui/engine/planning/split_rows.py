@@ -23,11 +23,10 @@ def split_row(row: PlanRow, traits: TensorTraits, *, split_fused: bool) -> tuple
     """
     rows = _unstacked(row) if traits.stack else (row,)
     if split_fused and traits.fusion is not None:
-        return tuple(
-            part
-            for after_part in rows
-            for part in _unfused(after_part, traits.fusion, transposed=traits.transposed)
-        )
+        parts: list[PlanRow] = []
+        for matrix_row in rows:
+            parts += _unfused(matrix_row, traits.fusion, transposed=traits.transposed)
+        return tuple(parts)
     return rows
 
 
@@ -35,24 +34,27 @@ def _unstacked(row: PlanRow) -> tuple[PlanRow, ...]:
     """Split E × O × I or E × I × O into its matrices."""
     count, *shape = row.shape
     size = prod(shape)
-    return tuple(
-        replace(
-            row,
-            name=f"{row.name}[{index}]",
-            shape=tuple(shape),
-            reason=f"{row.reason}; matrix {index + 1} of {count} in its tensor",
-            part=MatrixPart(
-                tensor=row.name,
-                tensor_shape=row.shape,
-                start=index * size,
-                stop=(index + 1) * size,
-                period=size,
-                first=0,
-                last=size,
-            ),
+    matrices = []
+    for index in range(count):
+        part = MatrixPart(
+            tensor=row.name,
+            tensor_shape=row.shape,
+            start=index * size,
+            stop=(index + 1) * size,
+            period=size,
+            first=0,
+            last=size,
         )
-        for index in range(count)
-    )
+        matrices.append(
+            replace(
+                row,
+                name=f"{row.name}[{index}]",
+                shape=tuple(shape),
+                reason=f"{row.reason}; matrix {index + 1} of {count} in its tensor",
+                part=part,
+            )
+        )
+    return tuple(matrices)
 
 
 def _unfused(row: PlanRow, fusion: Fusion, *, transposed: bool) -> Iterator[PlanRow]:

@@ -127,12 +127,11 @@ def _poolers(base: OpenedModel, expert: OpenedModel, merged: Collection[str]) ->
     if {expert.own_names.get(name, name) for name in merged}.issuperset(_heads_of(expert)):
         return set()
     traits = expert.architecture.traits
-    names = expert.own_names.items()
-    return {
-        name
-        for name, name_of_expert in names
-        if traits[name_of_expert].before_head and base.has(name)
-    }
+    poolers = set()
+    for name, expert_name in expert.own_names.items():
+        if traits[expert_name].before_head and base.has(name):
+            poolers.add(name)
+    return poolers
 
 
 def is_new(base: OpenedModel, name: str) -> bool:
@@ -167,8 +166,10 @@ def _of_base(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]
 def _of_experts(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]:
     """Tensors that every expert has and the base lacks: heads, and layers between body and head."""
     first = experts[0]
-    answers = [match_names(first.extra, expert.extra) for expert in experts]
-    names = [{theirs: own_names for own_names, theirs in answer.items()} for answer in answers]
+    names = []  # by expert: from the first expert's name to this one's
+    for expert in experts:
+        matches = match_names(first.extra, expert.extra)
+        names.append({of_first: of_expert for of_expert, of_first in matches.items()})
     shared: list[_Shared] = []
     outside = first.outside
     for name in first.extra:
@@ -186,10 +187,9 @@ def _agreeing(
 ) -> list[_Shared]:
     """The tensor, if all experts have it in floating point and in one shape."""
     infos = [e.checkpoint.tensors[n] for e, n in zip(experts, names, strict=True)]
-    if {info.shape for info in infos} != {infos[0].shape} or not all(
-        is_float(info.dtype) for info in infos
-    ):
-        return []
+    for info in infos:
+        if info.shape != infos[0].shape or not is_float(info.dtype):
+            return []
     return [_Shared(name=name, own=names, traits=replace(traits, tied_to=None), info=infos[0])]
 
 
@@ -268,13 +268,14 @@ def _heads_of(model: OpenedModel) -> list[str]:
 def _rules_for(head: _Shared, base: OpenedModel, recipe: Recipe) -> frozenset[int]:
     """Indices of the overrides for heads only that cause this one to be merged."""
     non_heads = [item for item in base.architecture.traits.items() if item[1].role is not Role.HEAD]
-    return frozenset(
-        index
-        for index, rule in enumerate(recipe.overrides)
-        if (rule.disposition in ("merge", "average") or rule.merge_method is not None)
-        and rule.holds_for(head.name, head.traits.role, head.traits.block)
-        and not any(rule.holds_for(name, traits.role, traits.block) for name, traits in non_heads)
-    )
+    indices = []
+    for index, rule in enumerate(recipe.overrides):
+        merges = rule.disposition in ("merge", "average") or rule.merge_method is not None
+        if not merges or not rule.holds_for(head.name, head.traits.role, head.traits.block):
+            continue
+        if not any(rule.holds_for(name, traits.role, traits.block) for name, traits in non_heads):
+            indices.append(index)
+    return frozenset(indices)
 
 
 def _goes_along(
@@ -302,13 +303,12 @@ def _config_changes(base: OpenedModel, experts: Sequence[OpenedModel]) -> dict[s
     first = configs[0]
     if ours is None or first is None:
         return {}
-    return {
-        key: value
-        for key, value in first.items()
-        if _OF_HEADS.search(key)
-        and ours.get(key) != value
-        and all(config is not None and config.get(key) == value for config in configs)
-    }
+    changes = {}
+    for key, value in first.items():
+        differs = _OF_HEADS.search(key) and ours.get(key) != value
+        if differs and all(config is not None and config.get(key) == value for config in configs):
+            changes[key] = value
+    return changes
 
 
 def _with_extensions(
@@ -340,11 +340,10 @@ def _extension_of(head: _Shared, experts: Sequence[OpenedModel]) -> ExtendedInfo
 
 def _answering(experts: Sequence[OpenedModel], added: Sequence[_Shared]) -> tuple[OpenedModel, ...]:
     """The experts, with these tensors matched to the base's new ones."""
-    return tuple(
-        replace(
-            expert,
-            own_names={**expert.own_names, **{tensor.name: tensor.own[t] for tensor in added}},
-            extra=tuple(n for n in expert.extra if n not in {tensor.own[t] for tensor in added}),
-        )
-        for t, expert in enumerate(experts)
-    )
+    answering = []
+    for t, expert in enumerate(experts):
+        new_names = {tensor.name: tensor.own[t] for tensor in added}
+        extra = tuple(name for name in expert.extra if name not in new_names.values())
+        own_names = {**expert.own_names, **new_names}
+        answering.append(replace(expert, own_names=own_names, extra=extra))
+    return tuple(answering)

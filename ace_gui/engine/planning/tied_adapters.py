@@ -70,9 +70,7 @@ def without_copies(
     """
     absent = architecture.absent
     sources = _own_names(adapter, architecture)
-    expert_names = {
-        name: expert_name for expert_name, name in match_names(absent, adapter.names).items()
-    }
+    expert_names = _swapped(match_names(absent, adapter.names))
     apart = {}
     said: dict[str, None] = {}
     for name, source in absent.items():
@@ -93,6 +91,10 @@ def without_copies(
     return replace(adapter, tied_changes=tuple(said)), apart
 
 
+def _swapped(names: Mapping[str, str]) -> dict[str, str]:
+    return {value: key for key, value in names.items()}
+
+
 def _tied_changes(adapter: Adapter, pair: TiedNames) -> Iterator[str]:
     """A sentence if the adapter adds a change to one of two tensors that are one in the base."""
     if adapter.keeps_ties:
@@ -110,13 +112,10 @@ def _tied_changes(adapter: Adapter, pair: TiedNames) -> Iterator[str]:
 def _own_names(adapter: Adapter, architecture: Architecture) -> dict[str, str]:
     """The adapter's name of each tensor of the base; it names modules of the model."""
     files = {architecture.module_name(name): name for name in architecture.traits}
-    by_module = {
-        files[module]: expert_name
-        for expert_name, module in match_names(files, adapter.names).items()
-    }
-    return {
-        n: expert_name for expert_name, n in match_names(files.values(), adapter.names).items()
-    } | by_module
+    own_names = _swapped(match_names(files.values(), adapter.names))
+    for expert_name, module in match_names(files, adapter.names).items():
+        own_names[files[module]] = expert_name
+    return own_names
 
 
 def with_tied_tokens(adapter: Adapter, architecture: Architecture) -> Adapter:

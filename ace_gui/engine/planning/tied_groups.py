@@ -73,10 +73,7 @@ def with_tied_groups(
     places = [_places(base, expert, named) for expert in experts]
     renamed = _file_names(base, places)
     named = {source: _renamed(names, renamed) for source, names in named.items()}
-    places = [
-        {renamed.get(name, name): expert_name for name, expert_name in places_of_expert.items()}
-        for places_of_expert in places
-    ]
+    places = [_with_keys(places_of_expert, renamed) for places_of_expert in places]
     groups = [_grouped(source, names, experts, places) for source, names in named.items()]
     untied = yield from _untied(base, groups, describer)
     stored = untied.checkpoint.tensors
@@ -96,6 +93,10 @@ def with_tied_groups(
             )
         )
     return untied, tuple(matched)
+
+
+def _with_keys(places: Mapping[str, str], renamed: Mapping[str, str]) -> dict[str, str]:
+    return {renamed.get(name, name): expert_name for name, expert_name in places.items()}
 
 
 def _tied_names(base: OpenedModel) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -196,18 +197,13 @@ def _values(expert: OpenedModel, names: Sequence[str], places: _Places) -> dict[
             numbers[name] = 0
             continue
         expert_name = expert.architecture.traits[expert_name].tied_to or expert_name
-        number = next(
-            (
-                n
-                for n, differing_name in enumerate(differing)
-                if same_values(expert.checkpoint, differing_name, expert_name)
-            ),
-            None,
-        )
-        if number is None:
-            number = len(differing)
+        for number, differing_name in enumerate(differing):
+            if same_values(expert.checkpoint, differing_name, expert_name):
+                numbers[name] = number
+                break
+        else:
+            numbers[name] = len(differing)
             differing.append(expert_name)
-        numbers[name] = number
     return numbers
 
 
@@ -216,12 +212,11 @@ def _untied(
 ) -> Steps[OpenedModel]:
     """The base with every name that has a value of its own, and a config that says so."""
     split = [group for group in groups if group.is_split]
-    untied = {
-        name: Untied(source=group.source, owners=owners)
-        for group in split
-        for name, owners in group.owners.items()
-        if owners
-    }
+    untied = {}
+    for group in split:
+        for name, owners in group.owners.items():
+            if owners:
+                untied[name] = Untied(source=group.source, owners=owners)
     apart = base.architecture.apart
     untied |= {name: Untied(source=source) for name, source in apart.items()}
     if not untied:
@@ -251,12 +246,10 @@ def _composed(
     tensors = {name: (before, source) for name, source in names.items()}
     if config == before.config:
         return compose(before, tensors)
-    changes = {
-        key: value
-        for key, value in (config or {}).items()
-        if (before.config or {}).get(key) != value
-    }
-    changes = {**before.changes.get("config.json", {}), **changes}
+    changes = dict(before.changes.get("config.json", {}))
+    for key, value in (config or {}).items():
+        if (before.config or {}).get(key) != value:
+            changes[key] = value
     return compose(
         before,
         tensors,

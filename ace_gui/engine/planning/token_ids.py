@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -96,21 +96,18 @@ def compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Diffe
     differing = sorted(
         index for index in theirs.keys() | ours.keys() if theirs.get(index) != ours.get(index)
     )
-    named = [
-        (
-            index,
-            *(f"{tokens[index]!r}" if index in tokens else "nothing" for tokens in (theirs, ours)),
-        )
-        for index in differing[:_LONGEST_NAMED]
-    ]
+    examples = []
+    for index in differing[:_LONGEST_NAMED]:
+        of_base = _quoted(theirs.get(index))
+        of_expert = _quoted(ours.get(index))
+        examples.append(f"id {index} is {of_base} in the base and {of_expert} in the expert")
     return Difference(
-        tokens=len(differing),
-        size=max(len(theirs), len(ours)),
-        examples=tuple(
-            f"id {i} is {first} in the base and {second} in the expert"
-            for i, first, second in named
-        ),
+        tokens=len(differing), size=max(len(theirs), len(ours)), examples=tuple(examples)
     )
+
+
+def _quoted(token: str | None) -> str:
+    return "nothing" if token is None else repr(token)
 
 
 MOST_KEPT: Final = 25 * 256_000
@@ -262,8 +259,7 @@ def join(
     added_tokens = added_tokens | set(more)
     if not added_tokens and not (union and base.rowless):
         return None
-    named = (token for expert in experts for _, token in sorted(expert.tokens.items()))
-    added = tuple(dict.fromkeys((*(token for token in named if token in added_tokens), *more)))
+    added = tuple(dict.fromkeys((*_in_order(added_tokens, experts), *more)))
     left_out = frozenset(set[str]().union(*new) - added_tokens)
     owner = _owner(base, experts, added_tokens, rowless) if added_tokens else None
     if owner is not None:
@@ -304,6 +300,14 @@ def _refuse_gaps(base: Known, added: Sequence[str], advice: str) -> None:
         )
 
 
+def _in_order(added: Collection[str], experts: Sequence[Known]) -> Iterator[str]:
+    """The added tokens that experts have, expert by expert, by id."""
+    for expert in experts:
+        for _, token in sorted(expert.tokens.items()):
+            if token in added:
+                yield token
+
+
 def _owner(
     base: Known, experts: Sequence[Known], tokens: set[str], rowless: set[str]
 ) -> int | None:
@@ -313,11 +317,10 @@ def _owner(
     """
     everything = {*base.tokens.values(), *tokens}
     tokens = tokens | rowless
-    fitting = [
-        t
-        for t, expert in enumerate(experts)
-        if set(expert.tokens.values()) == everything and tokens <= expert.held
-    ]
+    fitting = []
+    for t, expert in enumerate(experts):
+        if set(expert.tokens.values()) == everything and tokens <= expert.held:
+            fitting.append(t)
 
     def moved(t: int) -> int:
         return sum(experts[t].tokens.get(i) != token for i, token in base.tokens.items())
@@ -376,10 +379,10 @@ def extended(
         changes["tokenizer.json"] = {"added_tokens": [*before, *entries.values()]}
     decoder = files.get("tokenizer_config.json", {}).get("added_tokens_decoder")
     if isinstance(decoder, dict):
-        described = {
-            str(entry["id"]): {key: value for key, value in entry.items() if key != "id"}
-            for entry in entries.values()
-        }
+        described = {}
+        for entry in entries.values():
+            settings = dict(entry)
+            described[str(settings.pop("id"))] = settings
         changes["tokenizer_config.json"] = {"added_tokens_decoder": {**decoder, **described}}
     if "tokenizer.json" not in files or "added_tokens.json" in files:
         changes["added_tokens.json"] = dict(added)

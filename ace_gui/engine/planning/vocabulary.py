@@ -65,17 +65,16 @@ def vocabulary_tensors(model: OpenedModel) -> tuple[str, ...]:
     """The tensors with one row per token: the longest embedding, and tensors of the same length."""
     traits = model.architecture.traits
     tensors = model.checkpoint.tensors
-    lengths = [
-        info.shape[0]
-        for name, info in tensors.items()
-        if traits[name].role is Role.EMBEDDING and len(info.shape) == 2
-    ]
-    roles = (Role.EMBEDDING, Role.VOCABULARY_HEAD)
-    return tuple(
-        name
-        for name, info in tensors.items()
-        if traits[name].role in roles and info.shape and info.shape[0] == max(lengths, default=0)
-    )
+    longest = 0
+    for name, info in tensors.items():
+        if traits[name].role is Role.EMBEDDING and len(info.shape) == 2:
+            longest = max(longest, info.shape[0])
+    names = []
+    for name, info in tensors.items():
+        is_vocabulary = traits[name].role in (Role.EMBEDDING, Role.VOCABULARY_HEAD)
+        if is_vocabulary and info.shape and info.shape[0] == longest:
+            names.append(name)
+    return tuple(names)
 
 
 def matched_by_token(
@@ -199,12 +198,7 @@ def with_new_tokens(
             key="vocabulary",
         )
     adding = single or recipe.matching in (Vocabulary.TOKENS, Vocabulary.UNION)
-    as_wide = all(  # other names are refused later
-        expert.shape(n)[1:] == base.shape(n)[1:]
-        for expert in owners
-        for n in names
-        if expert.has(n)
-    )
+    as_wide = all(_is_as_wide(expert, base, names) for expert in owners)
     if not adding or not owners or not as_wide or not tokenizer_stamps(base.checkpoint):
         return base, tuple(experts)
     of_base, *of_owners = (_vocabulary_of(model, base, names) for model in (base, *owners))
@@ -275,6 +269,12 @@ def _tokens_of(name: str, of_base: Known, of_owners: Sequence[Known]) -> Joined 
     )
 
 
+def _is_as_wide(expert: OpenedModel, base: OpenedModel, names: Sequence[str]) -> bool:
+    """Whether rows of the expert's tensors are as long as the base's. Those it lacks are fine."""
+    held = [name for name in names if expert.has(name)]
+    return all(expert.shape(name)[1:] == base.shape(name)[1:] for name in held)
+
+
 def _vocabulary_of(model: OpenedModel, base: OpenedModel, names: Sequence[str]) -> Known:
     """The vocabulary of a model; without a tokenizer and with the base's size it is the base's."""
     match(base, model)
@@ -306,16 +306,12 @@ class _Extended:
         """The extended base."""
         tensors = self.base.checkpoint.tensors
         traits = self.base.architecture.traits
-        names = [
-            *self.names,
-            *(  # buffers with one number per token, such as the bias of BART's vocabulary head
-                name
-                for name, info in tensors.items()
-                if traits[name].role is Role.BUFFER
-                and info.shape == (1, self.ours.rows)
-                and is_float(info.dtype)
-            ),
-        ]
+        names = list(self.names)
+        for name, info in tensors.items():
+            # Buffers with one number per token, such as the bias of BART's vocabulary head.
+            is_per_token = info.shape == (1, self.ours.rows) and is_float(info.dtype)
+            if is_per_token and traits[name].role is Role.BUFFER:
+                names.append(name)
         extensions = {
             name: self._extension_of(name, self._resized(tensors[name])) for name in names
         }
@@ -332,11 +328,13 @@ class _Extended:
         traits = self.base.architecture.traits
         tied = traits[name].tied_to
         weights = weights_for(tied or name, traits[tied or name], self.recipe)
-        sources = tuple(
-            self._source(owner, named, owner.name, vocabulary, weights[owner.name])
-            for owner, vocabulary in zip(self.owners, self.known, strict=True)
-            if (named := next((n for n in (name, tied) if n and owner.has(n)), None))
-        )
+        names = (name,) if tied is None else (name, tied)
+        sources = []
+        for owner, vocabulary in zip(self.owners, self.known, strict=True):
+            stored_name = next(filter(owner.has, names), None)
+            if stored_name is not None:
+                weight = weights[owner.name]
+                sources.append(self._source(owner, stored_name, owner.name, vocabulary, weight))
         unknown = base_source.rows == NOWHERE
         unknown[len(unknown) - self.joined.padding :] = False
         unknown[[row for row, token_row in self._single.items() if token_row.zero]] = False
@@ -357,7 +355,7 @@ class _Extended:
         return ExtendedInfo(
             **info.fields,
             own=base_source,
-            sources=sources,
+            sources=tuple(sources),
             padding=padding,
             merged=merged,
             unknown=tuple(sorted(set(rowless) - self._single.keys())),
@@ -461,12 +459,11 @@ class _Extended:
             for name, path in self.base.checkpoint.side_files.items()
             if name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json")
         }
-        contents = [
-            read_json(path, limit=JSON_LIMIT)
-            for owner in self.owners
-            for name, path in side_files_of(owner.checkpoint).items()
-            if name == "tokenizer.json"
-        ]
+        contents = []
+        for owner in self.owners:
+            tokenizer = side_files_of(owner.checkpoint).get("tokenizer.json")
+            if tokenizer is not None:
+                contents.append(read_json(tokenizer, limit=JSON_LIMIT))
         return extended(entry_of, contents, {token: ids[token] for token in self.joined.added})
 
     def _files(self) -> Mapping[str, Path]:
