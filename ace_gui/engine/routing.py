@@ -35,7 +35,8 @@ from ace_gui.engine.adapting.objectives import (
     expert_answers,
 )
 from ace_gui.engine.adapting.task_models import share_body
-from ace_gui.engine.adapting.training import Loop, Seen, trained, window_of
+from ace_gui.engine.adapting.training import trained
+from ace_gui.engine.adapting.training_loop import Loop, Seen, window_of
 from ace_gui.engine.calibrating.calibrate import calibration
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import PlanRow

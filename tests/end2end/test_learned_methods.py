@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 import ace_gui
 from ace_gui.engine.adapting.objectives import descended
-from ace_gui.engine.adapting.training import Seen
+from ace_gui.engine.adapting.training_loop import Seen
 from ace_gui.engine.contract.events import Event, LearningProgress
 from ace_gui.engine.merging import learn
 from ace_gui.engine.merging.merge import merge

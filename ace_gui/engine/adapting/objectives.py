@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from torch.nn import functional
 
 from ace_gui.engine.adapting.hidden_states import HiddenStates
 from ace_gui.engine.adapting.padding import Padding
-from ace_gui.engine.adapting.training import Seen
+from ace_gui.engine.adapting.training_loop import Seen
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.engine.evaluating.loaded_models import stacked
 from ace_gui.errors import MethodError, TaskError
@@ -132,14 +133,14 @@ class TaskObjective:
         if self._targets is None:
             losses = torch.cat([entropy(output) for output in _stacked(outputs)])
         else:
-            losses = torch.stack(
-                [
-                    self.evaluator.loss(out, self._targets[index], example)
-                    if len(out)
-                    else out.sum()
-                    for out, index, example in zip(outputs, chosen, pieces, strict=True)
-                ]
-            )
+            examples_losses = []
+            for out, index, example in zip(outputs, chosen, pieces, strict=True):
+                if len(out):
+                    loss = self.evaluator.loss(out, self._targets[index], example)
+                else:
+                    loss = out.sum()
+                examples_losses.append(loss)
+            losses = torch.stack(examples_losses)
         if self.evaluator.has_entropy:
             spread = _spread(outputs)
         else:
@@ -251,8 +252,8 @@ def answers(
     """
     unpadded = pieces
     if padding is not None:
-        padded = iter(padding.grouped([piece for parts in pieces for piece in parts]))
-        pieces = [[next(padded) for _ in parts] for parts in pieces]
+        padded = iter(padding.grouped(list(chain.from_iterable(pieces))))
+        pieces = [list(islice(padded, len(parts))) for parts in pieces]
     waiting = defaultdict[Any, list[tuple[int, int]]](list)
     for n, parts in enumerate(pieces):
         for at, piece in enumerate(parts):
@@ -264,10 +265,10 @@ def answers(
         rows |= dict(zip(group, evaluator.rows(batch), strict=True))
         if states is not None:
             states.assign(group, [unpadded[n][at] for n, at in group])
-    return [
-        evaluator.joined([rows[n, at] for at in range(len(parts))])
-        for n, parts in enumerate(pieces)
-    ]
+    joined = []
+    for n, parts in enumerate(pieces):
+        joined.append(evaluator.joined([rows[n, at] for at in range(len(parts))]))
+    return joined
 
 
 def expert_answers(expert: Evaluator) -> list[Tensor]:
@@ -283,11 +284,11 @@ def expert_answers(expert: Evaluator) -> list[Tensor]:
 
 def _distance(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """The share of answers that differ from the expert's, averaged over inputs with answers."""
-    distances = [
-        (merged_RC.detach().argmax(dim=1) != expert_R).double().mean()
-        for merged_RC, expert_R in zip(outputs, expected, strict=True)
-        if len(merged_RC)
-    ]
+    distances = []
+    for merged_RC, expert_R in zip(outputs, expected, strict=True):
+        if len(merged_RC):
+            merged_R = merged_RC.detach().argmax(dim=1)
+            distances.append((merged_R != expert_R).double().mean())
     if distances:
         return float(torch.stack(distances).mean())
     return 0.0

@@ -200,14 +200,15 @@ def measure(
         where = device
     else:
         where = torch.device(workers.device)
-    folders = [
-        statistics_folder() / _key(prepared, t, need, source, where)
-        for t, source in enumerate(sources)
-    ]
-    measured = {
-        t: stored for t, folder in enumerate(folders) if (stored := found_statistics(folder))
-    }
-    missing = {t: folder for t, folder in enumerate(folders) if t not in measured}
+    measured = {}
+    missing = {}
+    for t, source in enumerate(sources):
+        folder = statistics_folder() / _key(prepared, t, need, source, where)
+        stored = found_statistics(folder)
+        if stored:
+            measured[t] = stored
+        else:
+            missing[t] = folder
     if workers is not None:
         names = [source.name for source in sources]
         measured |= yield from _measured_by(workers, prepared, need, missing, names)

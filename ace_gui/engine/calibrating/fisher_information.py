@@ -343,14 +343,15 @@ class SquaredGradients:
 
 def _agree(joint: Sums, single: Sums) -> bool:
     """Whether both ways agree except for rounding, which is all that remains of a zero gradient."""
-    largest = max(
-        (float(torch.linalg.vector_norm(value)) for value in single.values()), default=0.0
-    )
-    return joint.keys() == single.keys() and all(
-        float(torch.linalg.vector_norm(joint[name] - value))
-        <= 1e-3 * float(torch.linalg.vector_norm(value)) + 1e-6 * largest
-        for name, value in single.items()
-    )
+    if joint.keys() != single.keys():
+        return False
+    norms = {name: float(torch.linalg.vector_norm(value)) for name, value in single.items()}
+    largest = max(norms.values(), default=0.0)
+    for name, norm in norms.items():
+        difference = float(torch.linalg.vector_norm(joint[name] - single[name]))
+        if difference > 1e-3 * norm + 1e-6 * largest:
+            return False
+    return True
 
 
 def _add(sums: Sums, name: str, squares: Tensor) -> None:
@@ -385,12 +386,10 @@ def fisher_groups(
         _LEAST_BYTES, int(_GROUP_SHARE * sum(p.nbytes for p in evaluator.model.parameters()))
     )
     chosen = packed(located, lambda name: 8 * prod(expert.shape(name)), budget)
-    groups = [
-        FisherSums(
-            {n: located[n] for n in names_of_group}, {n: expert.shape(n) for n in names_of_group}
-        )
-        for names_of_group in chosen
-    ]
+    groups = []
+    for group in chosen:
+        shapes = {name: expert.shape(name) for name in group}
+        groups.append(FisherSums({name: located[name] for name in group}, shapes))
     return {name: name for name in located}, groups
 
 
@@ -444,13 +443,14 @@ class FisherSums:
         rows = {}
         for name, parts in self._pieces.items():
             rows[name] = self._examples
-            squares = [
-                self._squares[parameter][first:last]
-                if self._squares[parameter].ndim
-                else self._squares[parameter][None]
-                for parameter, first, last in parts
-                if parameter in self._squares
-            ]
+            squares = []
+            for parameter, first, last in parts:
+                if parameter not in self._squares:
+                    continue
+                if self._squares[parameter].ndim:
+                    squares.append(self._squares[parameter][first:last])
+                else:
+                    squares.append(self._squares[parameter][None])
             if len(squares) == len(parts):
                 means[name] = (torch.cat(squares) / self._examples).reshape(self._shapes[name])
             else:  # no answer depends on it
@@ -486,10 +486,11 @@ def _of_all_labels(logits_NC: Tensor) -> list[Tensor]:
     covariance_NCC = torch.diag_embed(p_NC) - p_NC[:, :, None] * p_NC[:, None]
     values_NC, vectors_NCC = torch.linalg.eigh(covariance_NCC)
     root_NCC = vectors_NCC * values_NC.clamp(min=0).sqrt()[:, None]
-    return [
-        (root_NCC[:, :, c].to(logits_NC.dtype) * logits_NC).sum(dim=1)
-        for c in range(1, logits_NC.shape[1])
-    ]
+    values = []
+    for c in range(1, logits_NC.shape[1]):
+        root_NC = root_NCC[:, :, c].to(logits_NC.dtype)
+        values.append((root_NC * logits_NC).sum(dim=1))
+    return values
 
 
 def _drawn(log_p: Tensor, number: int) -> Tensor:

@@ -55,28 +55,26 @@ class ModuleInput:
 
 def linear_tensors(prepared: Prepared, t: int) -> list[str]:
     """The base's names of the matrices and stacks in linear layers that an expert has."""
-    traits = prepared.base.architecture.traits
-    return [
-        name
-        for name, traits_of_one in traits.items()
-        if traits_of_one.matrix
-        and traits_of_one.role not in _NOT_LINEAR
-        and prepared.experts[t].has(name)
-    ]
+    names = []
+    for name, traits in prepared.base.architecture.traits.items():
+        is_linear = traits.matrix and traits.role not in _NOT_LINEAR
+        if is_linear and prepared.experts[t].has(name):
+            names.append(name)
+    return names
 
 
 def float_tensors(prepared: Prepared, t: int) -> list[str]:
     """The base's names of all tensors that can be merged with an expert, in the base's layout."""
     expert = prepared.experts[t]
-    return [
-        row.tensor
-        for row in prepared.plan.rows
-        if row.in_base
-        and row.tied_to is None
-        and t in row.experts
-        and row.tensor not in expert.token_rows
-        and prepared.base.architecture.traits[row.tensor].role is not Role.BUFFER
-    ]
+    traits = prepared.base.architecture.traits
+    names = []
+    for row in prepared.plan.rows:
+        is_merged = row.in_base and row.tied_to is None and t in row.experts
+        if not is_merged or row.tensor in expert.token_rows:
+            continue
+        if traits[row.tensor].role is not Role.BUFFER:
+            names.append(row.tensor)
+    return names
 
 
 def locate(
@@ -236,11 +234,13 @@ def gram_groups(
     ``widths``: number of inputs, by the base's name of a tensor.
     """
     located = locate(evaluator.model, expert, widths)
-    tensors = {
-        name if index.index is None or len(inputs) == 1 else f"{name}[{index.index}]": index.name
-        for name, inputs in located.items()
-        for index in inputs
-    }
+    tensors = {}
+    for name, inputs in located.items():
+        for module_input in inputs:
+            if module_input.index is None or len(inputs) == 1:
+                tensors[name] = module_input.name
+            else:
+                tensors[f"{name}[{module_input.index}]"] = module_input.name
     sizes: dict[str, int] = {}
     members: dict[str, list[ModuleInput]] = {}
     for name, inputs in located.items():

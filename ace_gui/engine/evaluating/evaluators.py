@@ -288,10 +288,11 @@ class OfWholeText(OfText):
         texts = ([example.inputs[role] for example in examples] for role in roles)
         encoded = self.tokenizer(*texts, **self.cut_off)
         names = self.tokenizer.model_input_names
-        return [
-            [Piece(inputs={name: torch.tensor(encoded[name][n]) for name in names})]
-            for n in range(len(examples))
-        ]
+        pieces = []
+        for n in range(len(examples)):
+            inputs = {name: torch.tensor(encoded[name][n]) for name in names}
+            pieces.append([Piece(inputs=inputs)])
+        return pieces
 
 
 class OfPictures(Evaluator):
@@ -320,11 +321,11 @@ class OfPictures(Evaluator):
         target = getattr(size, "width", None), getattr(size, "height", None)
         fits = all(picture.size == target for picture in pictures)
         processed = self.processor(images=pictures, **({"do_resize": False} if fits else {}))
-        rows = zip(*processed.values(), strict=True)
-        return [
-            [Piece(inputs={n: torch.as_tensor(v) for n, v in zip(processed, row, strict=True)})]
-            for row in rows
-        ]
+        pieces = []
+        for n in range(len(pictures)):
+            inputs = {name: torch.as_tensor(values[n]) for name, values in processed.items()}
+            pieces.append([Piece(inputs=inputs)])
+        return pieces
 
     def _picture(self, example: Example) -> Any:
         picture = example.inputs[IMAGE].opened()

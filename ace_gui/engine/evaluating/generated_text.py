@@ -60,20 +60,16 @@ def share_of_texts(
     """The score of generated texts by the task's metric."""
     if data.metric in (Metric.ROUGE_L, Metric.CHRF):
         return overlap(data.metric, [text for text, _ in answers], targets)
-    own_letters = [letters(example.inputs.get(CHOICES, ())) for example in data.examples]
     if data.metric is Metric.CHOICE:
         all_letters = "".join(sorted(set(targets)))
     else:
         all_letters = ""
     pattern = data.task.pattern or ""
-    return share(
-        is_right(
-            data.metric, answer, target, letters=letters_of_target or all_letters, pattern=pattern
-        )
-        for (answer, _), target, letters_of_target in zip(
-            answers, targets, own_letters, strict=True
-        )
-    )
+    right = []
+    for (answer, _), target, example in zip(answers, targets, data.examples, strict=True):
+        choices = letters(example.inputs.get(CHOICES, ())) or all_letters
+        right.append(is_right(data.metric, answer, target, letters=choices, pattern=pattern))
+    return share(right)
 
 
 class TextToText(Prompted):

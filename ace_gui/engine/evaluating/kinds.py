@@ -216,17 +216,18 @@ class TokenClassification(OfHead, OfText):
         logits_NLC = self.model(**batch.inputs).logits
         index_C = torch.tensor(self.label_indices)
         best_NL = index_C[logits_NLC[:, :, self.label_indices].argmax(dim=2).cpu()]
-        return [
-            tuple(int(best_L[at]) if at >= 0 else -1 for at in firsts)
-            for best_L, firsts in zip(best_NL, batch.notes, strict=True)
-        ]
+        answers = []
+        for best_L, firsts in zip(best_NL, batch.notes, strict=True):
+            answers.append(tuple(int(best_L[at]) if at >= 0 else -1 for at in firsts))
+        return answers
 
     def rows(self, batch: Batch) -> list[Tensor]:
         logits_NLC = self.model(**batch.inputs).logits
-        return [
-            logits_LC[[at for at in firsts if at >= 0]][:, self.label_indices]
-            for logits_LC, firsts in zip(logits_NLC, batch.notes, strict=True)
-        ]
+        rows = []
+        for logits_LC, firsts in zip(logits_NLC, batch.notes, strict=True):
+            places = [at for at in firsts if at >= 0]
+            rows.append(logits_LC[places][:, self.label_indices])
+        return rows
 
     def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:
         indices = self.label_indices

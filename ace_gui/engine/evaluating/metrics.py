@@ -129,7 +129,8 @@ def _named(
     """
     if any(_TAGGED.match(name) for name in label_names):
         names = [*label_names, OUTSIDE]  # index −1: a truncated word, without an answer
-        answered, meant = (entities([names[n] for n in each_W]) for each_W in (answer_W, target_W))
+        answered = entities([names[n] for n in answer_W])
+        meant = entities([names[n] for n in target_W])
         return 2 * len(answered & meant), len(answered) + len(meant)
     named = [n for n, name in enumerate(label_names) if name != OUTSIDE]
     answered_W = np.isin(answer_W, named)

@@ -154,9 +154,10 @@ def _objects_in_whole(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if len(lists) == 1 and all(isinstance(column, dict) for column in lists[0]):
             content = lists[0]  # {"data": [...]}
         elif lists and len(lists) == len(content) and len({len(values) for values in lists}) == 1:
-            content = [
-                dict(zip(content, values, strict=True)) for values in zip(*lists, strict=True)
-            ]
+            columns = content
+            content = []
+            for values in zip(*lists, strict=True):
+                content.append(dict(zip(columns, values, strict=True)))
         else:
             content = [content]  # one row
     if not isinstance(content, list):
@@ -327,14 +328,15 @@ def _require_small(path: Path, file: Any, required: Sequence[str]) -> None:
     metadata = file.metadata
     if metadata.num_rows > _MOST_ROWS:
         raise refused(path, "It claims more than a billion rows; choose a part of it.")
-    for group in (metadata.row_group(index) for index in range(metadata.num_row_groups)):
-        columns = (group.column(index) for index in range(group.num_columns))
-        chosen = [
-            column
-            for column in columns
-            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in required)
-        ]
-        _require_bytes(path, sum(column.total_uncompressed_size for column in chosen), "")
+    starts = tuple(f"{name}." for name in required)
+    for group_index in range(metadata.num_row_groups):
+        group = metadata.row_group(group_index)
+        size = 0
+        for index in range(group.num_columns):
+            column = group.column(index)
+            if f"{column.path_in_schema}.".startswith(starts):
+                size += column.total_uncompressed_size
+        _require_bytes(path, size, "")
 
 
 def _require_bytes(path: Path, size: int, row: str) -> None:
@@ -347,11 +349,11 @@ def _label_names(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Sequenc
     """The label names of a column, as stored by the library ``datasets``."""
     try:
         declared_features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
-        return {
-            column: [str(name) for name in feature["names"]]
-            for column, feature in declared_features.items()
-            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-        }
+        names = {}
+        for column, feature in declared_features.items():
+            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
+                names[column] = list(map(str, feature["names"]))
+        return names
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 

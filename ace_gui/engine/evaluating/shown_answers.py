@@ -188,9 +188,8 @@ def _compared(
     other_N = second_outcome.measured.each_N
     verdict_N = verdicts(metric.value, each_N, other_N)
     change_N = np.abs(each_N - other_N) if metric.value in LOSSES else np.zeros(len(each_N))
-    names, other_names = (
-        kind.names(data, trial_of_pair.loading.config) for trial_of_pair in (trial, second_trial)
-    )
+    names = kind.names(data, trial.loading.config)
+    other_names = kind.names(data, second_trial.loading.config)
 
     def shown(index: int) -> ComparedExample:
         example = data.examples[index]
@@ -234,11 +233,11 @@ def routed(models: Models, tasks: Sequence[Task], device: str = "auto") -> Itera
     where = resolve_device(device)
     routes = list[TaskRoutes]()
     every_trial = yield from all_trials(models, tasks)
-    trials = [
-        trial
-        for trial in every_trial
-        if trial.loading.modules is not None and trial.loading.modules.kind not in _UNROUTED
-    ]
+    trials = []
+    for trial in every_trial:
+        modules = trial.loading.modules
+        if modules is not None and modules.kind not in _UNROUTED:
+            trials.append(trial)
     total = 2 * sum(len(trial.data.examples) for trial in trials)
     done = 0
     seconds = dict[tuple[str, str], float]()

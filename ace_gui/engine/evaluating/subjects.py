@@ -77,17 +77,11 @@ class Loading:
     @property
     def files(self) -> tuple[Path, ...]:
         """Every file that answers may depend on."""
-        paths = [
-            entry
-            for folder in (self.folder, *self.preprocessing)
-            for entry in sorted(folder.iterdir())
-            if entry.is_file()
-        ]
-        paths += (
-            []
-            if self.replaced is None
-            else [stamp.path for stamp in self.replaced.checkpoint.files]
-        )
+        paths = []
+        for folder in (self.folder, *self.preprocessing):
+            paths += [entry for entry in sorted(folder.iterdir()) if entry.is_file()]
+        if self.replaced is not None:
+            paths += [stamp.path for stamp in self.replaced.checkpoint.files]
         if self.modules is not None and self.modules.base is not None:
             paths += [stamp.path for stamp in open_files(self.modules.base).files]
         return tuple(dict.fromkeys(paths))
@@ -112,11 +106,8 @@ class Models:
             recipe = self.opened.recipe
             if self.with_base:
                 subjects.append(Subject(name=BASE, path=recipe.base_model, is_base=True))
-            named = zip(recipe.expert_names, recipe.models, strict=True)
-            subjects += [
-                Subject(name=name, path=entry.model, expert=t)
-                for t, (name, entry) in enumerate(named)
-            ]
+            for t, name in enumerate(recipe.expert_names):
+                subjects.append(Subject(name=name, path=recipe.models[t].model, expert=t))
         pairs = zip(self.names or map(str, self.folders), self.folders, strict=True)
         return subjects + [_subject(name, path) for name, path in pairs]
 

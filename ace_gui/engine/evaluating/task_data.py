@@ -198,16 +198,13 @@ def folder_table(path: Path) -> Table:
     classes = sorted(
         entry for entry in path.iterdir() if entry.is_dir() and entry.name[0] not in "._"
     )
-    pictures = {
-        folder.name: sorted(
-            f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file()
-        )
-        for folder in classes
-    }
-    for name, files in pictures.items():
+    pairs = []
+    for folder in classes:
+        entries = sorted(entry for entry in folder.iterdir() if entry.is_file())
+        files = [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
         if not files:
-            raise refused(path / name, "There are no pictures in this folder of a class.")
-    pairs = [(file, name) for name, files in pictures.items() for file in files]
+            raise refused(folder, "There are no pictures in this folder of a class.")
+        pairs += [(file, folder.name) for file in files]
 
     def rows(columns: Sequence[str]) -> Iterator[Row]:
         for file, name in pairs:
@@ -273,10 +270,10 @@ class TaskData:
         """
         digest = hashlib.sha256(repr(tuple(self.label_names)).encode("utf-8", "surrogatepass"))
         for example in self.examples:
-            inputs = {
-                role: value.digest() if isinstance(value, Picture) else value
-                for role, value in example.inputs.items()
-            }
+            inputs = dict(example.inputs)
+            for role, value in example.inputs.items():
+                if isinstance(value, Picture):
+                    inputs[role] = value.digest()
             text = repr((example.row, inputs, example.label))
             digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
         return digest.hexdigest()

@@ -120,12 +120,12 @@ def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | Non
         return None
     proxy_II.div_(trace)
     measured_II = covariance(measured, t)
-    proxies_II, inputs_II = (torch.linalg.eigh(each_II)[1] for each_II in (proxy_II, measured_II))
+    proxies_II = torch.linalg.eigh(proxy_II)[1]
+    inputs_II = torch.linalg.eigh(measured_II)[1]
     k = max(1, len(measured_II) // SHARE)
-    centred_T = [
-        cosine(proxy_II, covariance(measured, second), centred=True)
-        for second in range(len(context.names))
-    ]
+    centred_T = []
+    for second in range(len(context.names)):
+        centred_T.append(cosine(proxy_II, covariance(measured, second), centred=True))
     of_others = [*centred_T[:t], *centred_T[t + 1 :]]
     return _Pair(
         t=t,

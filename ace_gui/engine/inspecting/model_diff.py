@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -109,39 +108,32 @@ def _pairs(
     """(shown name, name in each file) of common tensors, and the names in only one file."""
     answers = match_names(first_model.checkpoint.tensors, second_model.checkpoint.tensors)
     second_names = {first: second for second, first in answers.items()}
-    tied = {
-        name: target
-        for name, target in _matched(
-            first_model.checkpoint.tensors, second_model.architecture.absent
-        )
-        if name not in second_names and target in second_model.checkpoint.tensors
-    }
-    pairs = [
-        (name, name, (second_names | tied)[name])
-        for name in first_model.checkpoint.tensors
-        if name in second_names or name in tied
-    ]
-    untied = {
-        name: target
-        for name, target in _matched(
-            second_model.checkpoint.tensors, first_model.architecture.absent
-        )
-        if name not in answers and target in first_model.checkpoint.tensors
-    }
+    second_names |= _stored_tied(first_model, second_names, second_model)
+    pairs = []
+    missing = []
+    for name in first_model.checkpoint.tensors:
+        if name in second_names:
+            pairs.append((name, name, second_names[name]))
+        else:
+            missing.append(name)
+    untied = _stored_tied(second_model, answers, first_model)
     pairs += [(name, target, name) for name, target in untied.items()]
-    missing = tuple(
-        n for n in first_model.checkpoint.tensors if n not in second_names and n not in tied
-    )
-    extra = tuple(
-        n for n in second_model.checkpoint.tensors if n not in answers and n not in untied
-    )
-    return pairs, missing, extra
+    in_both = {*answers, *untied}
+    extra = tuple(name for name in second_model.checkpoint.tensors if name not in in_both)
+    return pairs, tuple(missing), extra
 
 
-def _matched(names: Iterable[str], absent: Any) -> Iterator[tuple[str, str]]:
-    """Names that the other model does not store but ties, each with the tensor it is tied to."""
-    for target, name in match_names(names, absent).items():
-        yield name, absent[target]
+def _stored_tied(
+    model: OpenedModel, matched: Collection[str], second: OpenedModel
+) -> dict[str, str]:
+    """Tensors without a match that the second model ties, each with the one it is tied to."""
+    absent = second.architecture.absent
+    tied = {}
+    for absent_name, name in match_names(model.checkpoint.tensors, absent).items():
+        source = absent[absent_name]
+        if name not in matched and source in second.checkpoint.tensors:
+            tied[name] = source
+    return tied
 
 
 def difference(

@@ -230,10 +230,10 @@ def in_order(rows: Sequence[PlanRow]) -> list[PlanRow]:
     alike: defaultdict[object, list[PlanRow]] = defaultdict(list)
     for row in rows:
         alike[row.role, row.shape].append(row)
-    groups = [
-        [group[index] for index in sorted(range(len(group)), key=lambda n: (n + 0.5) * _GOLDEN % 1)]
-        for group in sorted(alike.values(), key=lambda group: work(group[0]))
-    ]
+    groups = []
+    for group in sorted(alike.values(), key=lambda group: work(group[0])):
+        spread = sorted(range(len(group)), key=lambda n: (n + 0.5) * _GOLDEN % 1)
+        groups.append([group[index] for index in spread])
     return [row for row in chain.from_iterable(zip_longest(*groups)) if row is not None]
 
 

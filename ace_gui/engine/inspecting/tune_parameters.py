@@ -239,9 +239,8 @@ def _checked(recipe: Recipe, ranges: Sequence[ParameterRange]) -> list[tuple[Par
     """The ranges with the fields of their parameters. Raises RecipeError."""
     method = get_method(recipe.merge_method)
     fields = {field.name: field for field in parameter_fields(method)}
-    twice = [
-        name for name, count in Counter(parameter.name for parameter in ranges).items() if count > 1
-    ]
+    counts = Counter(parameter.name for parameter in ranges)
+    twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise RecipeError(f"`{twice[0]}` is to be tuned twice; give it one range.", key=twice[0])
     for parameter in ranges:
@@ -326,12 +325,13 @@ def best_point(points: Sequence[TunePoint], recipe: Recipe, chosen: _Chosen) -> 
     start = _own_values(recipe, chosen)
 
     def change(point: TunePoint) -> float:
-        return sum(
-            abs(float(point.parameters[parameter.name]) - float(start[parameter.name]))
-            / (parameter.high - parameter.low)
-            for parameter, _ in chosen
-            if parameter.name in start and parameter.high > parameter.low
-        )
+        total = 0.0
+        for parameter, _ in chosen:
+            width = parameter.high - parameter.low
+            if parameter.name in start and width > 0:
+                value = float(point.parameters[parameter.name])
+                total += abs(value - float(start[parameter.name])) / width
+        return total
 
     scored = [point for point in points if point.score is not None]
     if not scored:

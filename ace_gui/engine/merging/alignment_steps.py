@@ -12,7 +12,7 @@ from torch import Tensor
 from ace_gui.engine.adapting.objectives import Kept, LearnedTask, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.trained_changes import TrainedChanges
-from ace_gui.engine.adapting.training import CheckedLoop, Seen
+from ace_gui.engine.adapting.training_loop import CheckedLoop, Seen
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.trained_tensors import TrainedTensors, rank_of

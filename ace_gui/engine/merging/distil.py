@@ -26,7 +26,8 @@ from ace_gui.engine.adapting.expert_answers import (
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.task_models import repeatable, share_body
 from ace_gui.engine.adapting.trained_changes import TrainedChanges
-from ace_gui.engine.adapting.training import TrainingState, trained
+from ace_gui.engine.adapting.training import trained
+from ace_gui.engine.adapting.training_loop import TrainingState
 from ace_gui.engine.calibrating.calibrate import Calibration, digest
 from ace_gui.engine.contract.distilled import Distilled, TaskDivergence
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
@@ -204,11 +205,10 @@ class WholeAlignment:
     def _all_tasks(self) -> list[tuple[TaskData, str]]:
         """Every task, with the name of its expert."""
         names = self._prepared.recipe.expert_names
-        return [
-            (data, name)
-            for name, source in zip(names, self._sources, strict=True)
-            for data, _ in source.tasks
-        ]
+        tasks = []
+        for name, source in zip(names, self._sources, strict=True):
+            tasks += [(data, name) for data, _ in source.tasks]
+        return tasks
 
     def _asked(self) -> Iterator[PassProgress]:
         """Let every expert answer the inputs of its tasks."""
@@ -248,15 +248,10 @@ class WholeAlignment:
         evaluators = []
         for data, _ in self._all_tasks():
             loading = models.loading(merge, data.task)
-            model = next(
-                (
-                    merged_model
-                    for loaded_loading, merged_model in loaded
-                    if loaded_loading == loading
-                ),
-                None,
-            )
-            if model is None:
+            models_of_loading = [model for earlier, model in loaded if earlier == loading]
+            if models_of_loading:
+                model = models_of_loading[0]
+            else:
                 model = load(loading, self._device)
                 share_body(model, body)
                 self._parameters.adopt(model, self._prepared.base, shapes)

@@ -23,18 +23,8 @@ from ace_gui.engine.adapting.objectives import (
 )
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.task_models import LoadedTaskModels, TaskModel, repeatable
-from ace_gui.engine.adapting.training import (
-    CHECKPOINT,
-    Curves,
-    Loop,
-    Seen,
-    collapse,
-    found_curves,
-    save_curves,
-    sharpness_aware,
-    trained,
-    window_of,
-)
+from ace_gui.engine.adapting.training import CHECKPOINT, Curves, found_curves, save_curves, trained
+from ace_gui.engine.adapting.training_loop import Loop, Seen, collapse, sharpness_aware, window_of
 from ace_gui.engine.calibrating.calibrate import EXAMPLES, SEED, Calibration, calibration, digest
 from ace_gui.engine.calibrating.statistics_folder import (
     FACTORS,

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ace_gui.engine.adapting.objectives import Kept, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
-from ace_gui.engine.adapting.training import Curves, Loop, Seen, save_curves, trained
+from ace_gui.engine.adapting.training import Curves, save_curves, trained
+from ace_gui.engine.adapting.training_loop import Loop, Seen
 from ace_gui.engine.calibrating.calibrate import Calibration
 from ace_gui.engine.calibrating.statistics_folder import StatisticsWriter
 from ace_gui.engine.contract.events import LearningProgress

@@ -275,11 +275,8 @@ class BlockPasses(ABC):
 
     def _begin_expert(self, paths: BlockInputs) -> None:
         parts = self._parts[paths.data.name]
-        loading = next(
-            loading
-            for data, loading in self._sources[paths.expert].tasks
-            if data.name == paths.data.name
-        )
+        loadings = {data.name: loading for data, loading in self._sources[paths.expert].tasks}
+        loading = loadings[paths.data.name]
         paths.expected = self._begun_part(paths.data, loading, parts.trained)
         paths.expected_back = self._begun_part(paths.data, loading, parts.kept_back)
 
@@ -315,10 +312,10 @@ class BlockPasses(ABC):
         for paths in self._paths:
             paths.merged = self._passed(block, paths.merged)
             paths.merged_back = self._passed(block, paths.merged_back)
-        self._curve[block + 1] = {
-            paths.data.name: relative(paths.merged_back, paths.expected_back)
-            for paths in self._paths
-        }
+        distances = {}
+        for paths in self._paths:
+            distances[paths.data.name] = relative(paths.merged_back, paths.expected_back)
+        self._curve[block + 1] = distances
         empty(self._model.blocks[block])
 
     def _passed_experts(

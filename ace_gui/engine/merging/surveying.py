@@ -147,17 +147,13 @@ def groups(prepared: Prepared) -> list[SurveyGroup]:
         if row.in_base and row.is_merged and row.tied_to is None:
             key = (prepared.method_of(row).name, prepared.parameters_of(row))
             by_key.setdefault(key, []).append(row)
-    candidates = [
-        SurveyGroup(method=prepared.method_of(rows[0]), parameters=parameters, rows=tuple(rows))
-        for (_, parameters), rows in by_key.items()
-    ]
-    experts = len(prepared.experts)
-    return [
-        group
-        for group in candidates
-        if _wants_norms(group.method, group.parameters)
-        or group.method.needs_model(group.parameters, experts)
-    ]
+    surveyed = []
+    for (_, parameters), rows in by_key.items():
+        method = prepared.method_of(rows[0])
+        needs_model = method.needs_model(parameters, len(prepared.experts))
+        if needs_model or _wants_norms(method, parameters):
+            surveyed.append(SurveyGroup(method=method, parameters=parameters, rows=tuple(rows)))
+    return surveyed
 
 
 def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:
@@ -341,14 +337,12 @@ def distance_notes(prepared: Prepared) -> tuple[str, ...]:
 def _compared(prepared: Prepared) -> list[PlanRow]:
     """The rows in which the experts have the recipe's weights."""
     weights = prepared.recipe.weights
-    return [
-        row
-        for row in prepared.plan.rows
-        if row.in_base
-        and row.is_combined
-        and row.experts
-        and (row.override is None or row.override.weights == weights)
-    ]
+    compared = []
+    for row in prepared.plan.rows:
+        has_weights = row.override is None or row.override.weights == weights
+        if has_weights and row.in_base and row.is_combined and row.experts:
+            compared.append(row)
+    return compared
 
 
 def _energies(

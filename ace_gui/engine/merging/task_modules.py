@@ -196,28 +196,20 @@ def _planned(
 ) -> tuple[Shard, ...]:
     """The one file, and the tensors in it."""
     names = [expert.name for expert in prepared.experts]
-    outputs = [
-        tensor
-        for row in rows
-        for tensor in module_tensors(row, prepared, chosen.counts.get(row.name))
-    ]
-    outputs += [
-        OutputTensor(name=name, dtype="F32", shape=tuple(tensor.shape))
-        for name, tensor in trained.items()
-    ]
+    outputs: list[OutputTensor] = []
+    for row in rows:
+        outputs += module_tensors(row, prepared, chosen.counts.get(row.name))
+    for name, tensor in trained.items():
+        outputs.append(OutputTensor(name=name, dtype="F32", shape=tuple(tensor.shape)))
     layout = {row.name: asdict(whole(row)) for row in rows}
     owners = {row.name: [names[t] for t in row.experts] for row in rows}
-    return tuple(
-        replace(
-            shard,
-            metadata={
-                LAYOUT: json.dumps(layout, ensure_ascii=False),
-                EXPERTS: json.dumps(owners, ensure_ascii=False),
-                NAMES: json.dumps(names, ensure_ascii=False),
-            },
-        )
-        for shard in plan_shards(outputs, ONE_FILE, stem=STEM)
-    )
+    metadata = {
+        LAYOUT: json.dumps(layout, ensure_ascii=False),
+        EXPERTS: json.dumps(owners, ensure_ascii=False),
+        NAMES: json.dumps(names, ensure_ascii=False),
+    }
+    shards = plan_shards(outputs, ONE_FILE, stem=STEM)
+    return tuple(replace(shard, metadata=metadata) for shard in shards)
 
 
 def whole(row: PlanRow) -> MatrixPart:

@@ -301,17 +301,7 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
     Raises what ``TensorMerge.pieces`` raises for any of them, also in cases in which a single merge
     could start again.
     """
-    deltas = [
-        GpuVectors(work.row, work.readers, work.device, keep=work.keeps_experts)
-        if work.device.type == "cuda"
-        else TaskVectors(
-            work.row,
-            work.readers,
-            work.device,
-            cache={} if kept_bytes(work.row, work.prepared) else None,
-        )
-        for work in works
-    ]
+    deltas = [_task_vectors(work) for work in works]
     try:
         with merging_of(works[0].row.name, deltas[0].names):
             if len(works) == 1:
@@ -334,29 +324,34 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
     return pieces
 
 
+def _task_vectors(work: TensorMerge) -> TaskVectors:
+    if work.device.type == "cuda":
+        return GpuVectors(work.row, work.readers, work.device, keep=work.keeps_experts)
+    keeps = bool(kept_bytes(work.row, work.prepared))
+    return TaskVectors(work.row, work.readers, work.device, cache={} if keeps else None)
+
+
 def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -> list[Merged]:
-    rows = [work.row for work in works]
+    row = works[0].row
     prepared = works[0].prepared
-    weights = [prepared.weights_of(row) for row in rows]
-    tolerances = [
-        task_vectors.tolerance(weight, work.output_dtype)
-        for work, task_vectors, weight in zip(works, deltas, weights, strict=True)
-    ]
-    layers = [
-        MethodInput(task_vectors, weight, task_vectors.base, _of_method(row, tolerance))
-        for row, task_vectors, weight, tolerance in zip(
-            rows, deltas, weights, tolerances, strict=True
-        )
-    ]
-    parameters = prepared.parameters_of(rows[0])
+    layers = []
+    tolerances = []
+    for work, task_vectors in zip(works, deltas, strict=True):
+        weights = prepared.weights_of(work.row)
+        tolerance = task_vectors.tolerance(weights, work.output_dtype)
+        of_method = _of_method(work.row, tolerance)
+        layers.append(MethodInput(task_vectors, weights, task_vectors.base, of_method))
+        tolerances.append(tolerance)
     bases = [task_vectors.base for task_vectors in deltas]
-    merged_layers = merged_together(prepared.method_of(rows[0]), layers, bases, parameters)
-    return [
-        _after(row, merged, task_vectors, weight, tolerance)
-        for row, merged, task_vectors, weight, tolerance in zip(
-            rows, merged_layers, deltas, weights, tolerances, strict=True
-        )
-    ]
+    parameters = prepared.parameters_of(row)
+    merged_layers = merged_together(prepared.method_of(row), layers, bases, parameters)
+    finished = []
+    for work, merged, vectors, tolerance in zip(
+        works, merged_layers, deltas, tolerances, strict=True
+    ):
+        weights = prepared.weights_of(work.row)
+        finished.append(_after(work.row, merged, vectors, weights, tolerance))
+    return finished
 
 
 def _of_method(row: PlanRow, tolerance: Tolerance) -> Tolerance:

@@ -494,22 +494,19 @@ def merge_unit(
             pieces = merged_within(works, pool, budgets)
         else:
             pieces = [in_the_end(work.pieces(pool)) for work in works]
-    merged = tuple(
-        RowMerged(
-            name=row.name,
-            tensor=row.tensor,
-            stretches=tuple(
-                (
-                    piece.start,
-                    piece.values.detach().contiguous().reshape(-1).view(torch.uint8).numpy(),
-                )
-                for piece in of_row
-            ),
-            report=work.report,
-        )
-        for row, work, of_row in zip(unit, works, pieces, strict=True)
-    )
+    merged = tuple(_row_merged(work, row) for work, row in zip(works, pieces, strict=True))
     if shared is not None and shared.is_here():  # checked for each unit, as the folder may be gone
         merged = shared.written(unit, merged)
     seconds = time.monotonic() - started
     return UnitMerged(rows=merged, readings=readers.checksums.fresh(), seconds=seconds)
+
+
+def _row_merged(work: TensorMerge, pieces: Sequence[OutputChunk]) -> RowMerged:
+    stretches = []
+    for piece in pieces:
+        values = piece.values.detach().contiguous().reshape(-1)
+        stretches.append((piece.start, values.view(torch.uint8).numpy()))
+    row = work.row
+    return RowMerged(
+        name=row.name, tensor=row.tensor, stretches=tuple(stretches), report=work.report
+    )

@@ -466,14 +466,13 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
 def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: bool) -> SmileExperts:
     part = modules.layout.parts[row]
     owners = modules.layout.experts[row]
-    pairs = [
-        [modules.read(f"{name}/{row}/{what}") for what in ("left", "right")] for name in owners
-    ]
-    outs = [pair[0] for pair in pairs]
-    ins = [pair[1] for pair in pairs]
-    if transposed:
-        outs = [right.T for _, right in pairs]
-        ins = [left.T for left, _ in pairs]
+    outs = []
+    ins = []
+    for owner in owners:
+        left = modules.read(f"{owner}/{row}/left")
+        right = modules.read(f"{owner}/{row}/right")
+        outs.append(right.T if transposed else left)
+        ins.append(left.T if transposed else right)
     outputs = _outputs_of(part, transposed=transposed)
     name = f"{part.tensor.removesuffix('.weight')}.bias"
     biases = list[Tensor]()

@@ -282,12 +282,10 @@ class _AdapterWriting:
             torch.stack([product.b_OR for product in factors], dim=-1),
         )
         outputs = item.outputs(_factor_dtype(self.prepared), self.plan.depth_of(item))
-        pieces = {
-            output.name: rounded(side, torch_dtype(output.dtype), item.tensor)
-            .reshape(output.shape)
-            .contiguous()
-            for output, side in zip(outputs, sides, strict=True)
-        }
+        pieces = {}
+        for output, side in zip(outputs, sides, strict=True):
+            values = rounded(side, torch_dtype(output.dtype), item.tensor)
+            pieces[output.name] = values.reshape(output.shape).contiguous()
         share = sum(product.energy_share for product in factors) / len(factors)
         self.store.write(item.tensor, pieces, share=share)
 
@@ -310,12 +308,13 @@ class _AdapterWriting:
         if joined_factors is None:
             changes = self._changes(item)
             return [cut(change, item.rank, balanced=self.balanced) for change in changes]
-        return [
-            _padded(factors, item.rank)
-            if factors.a_RI.shape[0] <= item.rank
-            else cut_product(factors, item.rank, balanced=self.balanced)
-            for factors in joined_factors
-        ]
+        of_rank = []
+        for factors in joined_factors:
+            if factors.a_RI.shape[0] <= item.rank:
+                of_rank.append(_padded(factors, item.rank))
+            else:
+                of_rank.append(cut_product(factors, item.rank, balanced=self.balanced))
+        return of_rank
 
     def _joined(self, item: Factored) -> list[LowRankFactors] | None:
         """The merged change of each matrix as joined factors of the experts.

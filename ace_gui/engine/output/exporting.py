@@ -73,13 +73,14 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
     """
     merged = open_checkpoint(stage)
     base, experts = result_of(open_recipe(manifest.recipe))
-    owners = {
-        t for row in manifest.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
-    }
+    owners = set[int]()
+    for row in manifest.rows:
+        if row.disposition == Disposition.PER_EXPERT:
+            owners.update(row.experts)
     models = [_sources(experts[t], base, merged, manifest) for t in sorted(owners)]
-    total = sum(
-        file.tensors[expert_name].nbytes for model in models for file, expert_name in model.values()
-    )
+    total = 0
+    for sources in models:
+        total += sum(file.tensors[expert_name].nbytes for file, expert_name in sources.values())
     done = 0
     for t, sources in zip(sorted(owners), models, strict=True):
         expert = experts[t]

@@ -106,13 +106,12 @@ def _name_of_base(paths: list[Path], cards: list[FrontMatter]) -> str:
     counts if two configs have it, or if the base's folder has this name. The name in an adapter
     does not count, as an adapter fits every base of these shapes.
     """
-    certain = [
-        _only(card.get("base_model"))
-        for path, card in zip(paths[1:], cards[1:], strict=True)
-        if not is_adapter(path)
-    ]
+    sure = set[str]()
+    for path, card in zip(paths[1:], cards[1:], strict=True):
+        name_in_card = "" if is_adapter(path) else _only(card.get("base_model"))
+        if name_in_card:
+            sure.add(name_in_card)
     guessed = [_stated_name(path) for path in paths]
-    sure = {name for name in certain if name}
     if sure:
         if len(sure) == 1:
             return sure.pop()
@@ -209,7 +208,8 @@ def _common_details(cards: list[FrontMatter]) -> dict[str, str]:
     """Name and link of a licence unknown to hubs, if all cards have the same."""
     details = {}
     for key in ("license_name", "license_link"):
-        values = {value if isinstance(value, str) else "" for value in (c.get(key) for c in cards)}
+        entries = [card.get(key) for card in cards]
+        values = {entry if isinstance(entry, str) else "" for entry in entries}
         if len(values) == 1:
             value = values.pop()
         else:
@@ -439,13 +439,11 @@ def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) ->
         what = "the base's tensor was kept"
     else:
         what = "these experts were left out"
-    return [
-        f"- {len(affected)} with NaN or Inf in an expert, where {what}:",
-        *(
-            f"  - {plain_text(report.name)}: {', '.join(map(plain_text, report.non_finite))}"
-            for report in affected
-        ),
-    ]
+    lines = [f"- {len(affected)} with NaN or Inf in an expert, where {what}:"]
+    for report in affected:
+        experts = ", ".join(map(plain_text, report.non_finite))
+        lines.append(f"  - {plain_text(report.name)}: {experts}")
+    return lines
 
 
 def plain_text(text: str) -> str:

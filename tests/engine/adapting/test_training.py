@@ -7,16 +7,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ace_gui.engine.adapting.training import (
-    CHECKPOINT,
+from ace_gui.engine.adapting.training import CHECKPOINT, load_checkpoint, save_checkpoint, trained
+from ace_gui.engine.adapting.training_loop import (
     WINDOW,
     Loop,
     Seen,
     TrainingState,
     collapse,
-    load_checkpoint,
-    save_checkpoint,
-    trained,
     window_of,
 )
 from tests.helpers.damage import ANY_FILE, TENSORS
