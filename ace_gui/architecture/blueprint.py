@@ -353,12 +353,14 @@ class _ArchitecturePart:
     def vocabulary_head(self) -> Iterable[str]:
         if self.base is not None and self.class_name.endswith(_LANGUAGE_MODELS):
             return self.outside
+        heads = []
+        for name in self.tensors if self.base is None else self.outside:
+            if names.is_vocabulary_head(name.removeprefix(self.prefix)):
+                heads.append(name)
         start = self._output_embedding()
-        return [
-            name
-            for name in (self.tensors if self.base is None else self.outside)
-            if names.is_vocabulary_head(name.removeprefix(self.prefix))
-        ] + [name for name in self.tensors if start and name.startswith(start)]
+        if start:
+            heads += [name for name in self.tensors if name.startswith(start)]
+        return heads
 
     def _output_embedding(self) -> str | None:
         """Start of the names of the output embedding, and of others in the same module."""

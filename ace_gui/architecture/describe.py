@@ -47,12 +47,10 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
     tensors = blueprint.read(model)
     finder = DiskNames(model, tensors)
     destinations = _destinations(finder, tensors, shapes)
-    traits = {
-        name: _traits(by_name[name], tensors[destinations[name].name], destinations[name], shape)
-        if name in destinations
-        else by_name[name]
-        for name, shape in shapes.items()
-    }
+    traits = dict(by_name)
+    for name, destination in destinations.items():
+        tensor = tensors[destination.name]
+        traits[name] = _traits(by_name[name], tensor, destination, shapes[name])
     converted = {name for name, destination in destinations.items() if destination.converted}
     as_loaded = {name: trait for name, trait in traits.items() if name not in converted}
     traits |= with_layouts(as_loaded, shapes, model.config)
@@ -104,12 +102,12 @@ def _destinations(
     finder: DiskNames, tensors: Mapping[str, ModuleTensor], shapes: Mapping[str, Shape]
 ) -> dict[str, Destination]:
     """The model's tensor for each tensor of the files, if the shapes agree."""
-    pairs = ((name, finder.find(name)) for name in shapes)
-    return {
-        name: target
-        for name, target in pairs
-        if target and (target.converted or _fits(shapes[name], tensors[target.name].shape))
-    }
+    destinations = {}
+    for name, shape in shapes.items():
+        target = finder.find(name)
+        if target and (target.converted or _fits(shape, tensors[target.name].shape)):
+            destinations[name] = target
+    return destinations
 
 
 def _fits(stored: Shape, built: Shape) -> bool:
@@ -157,11 +155,11 @@ def _absent(
     for file, destination in destinations.items():
         stored.setdefault(source(destination.name), file)
     in_files = {destination.name for destination in destinations.values()}
-    return {
-        name: stored[source(name)]
-        for name in tensors
-        if name not in in_files and source(name) in stored
-    }
+    absent = {}
+    for name in tensors:
+        if name not in in_files and source(name) in stored:
+            absent[name] = stored[source(name)]
+    return absent
 
 
 def _may_tie(
@@ -176,12 +174,12 @@ def _may_tie(
     untied.
     """
     own_head = config.get("tie_word_embeddings") is False
-    return {
-        name: destination
-        for name, destination in destinations.items()
-        if not destination.converted
-        and not (own_head and traits[name].role is Role.VOCABULARY_HEAD)
-    }
+    may_tie = {}
+    for name, destination in destinations.items():
+        is_own_head = own_head and traits[name].role is Role.VOCABULARY_HEAD
+        if not destination.converted and not is_own_head:
+            may_tie[name] = destination
+    return may_tie
 
 
 def _with_ties(
@@ -204,12 +202,11 @@ def _with_ties(
             sources[key] = name
     for name, key in sharing.items():
         sources.setdefault(key, name)
-    return {
-        name: replace(trait, tied_to=sources[sharing[name]])
-        if name in sharing and sources[sharing[name]] != name
-        else trait
-        for name, trait in traits.items()
-    }
+    with_ties = dict(traits)
+    for name, key in sharing.items():
+        if sources[key] != name:
+            with_ties[name] = replace(traits[name], tied_to=sources[key])
+    return with_ties
 
 
 def _note(
@@ -235,20 +232,18 @@ def _note(
         sentences.append(f"The config is described as {model_class}, since {reason}.")
     if "auto_map" in config:
         sentences.append("The config points to code of its own, which is never run.")
-    guessed = [
-        name
-        for name, trait in by_name.items()
-        if name not in destinations and trait.role is not Role.BUFFER
-    ]
+    guessed = []
+    for name, trait in by_name.items():
+        if name not in destinations and trait.role is not Role.BUFFER:
+            guessed.append(name)
     if guessed:
         sentences.append(f"Not found in {model_class}, described by name: {listing(guessed)}.")
-    resized = [
-        name
-        for name, destination in destinations.items()
+    resized = []
+    for name, destination in destinations.items():
         # A stack may lie the other way round in the files; loading turns it.
-        if not destination.converted
-        and sorted(shapes[name]) != sorted(tensors[destination.name].shape)
-    ]
+        has_sizes = sorted(shapes[name]) == sorted(tensors[destination.name].shape)
+        if not destination.converted and not has_sizes:
+            resized.append(name)
     if resized:
         sentences.append(f"These tensors have other shapes than in the config: {listing(resized)}.")
     return " ".join(sentences)
@@ -283,10 +278,11 @@ def with_layouts(
     ``config`` is the model's config object. Without it, only layouts that follow from a name are
     recognised.
     """
-    return {
-        name: _with_layout(name, trait, shapes, config) if trait.matrix else trait
-        for name, trait in traits.items()
-    }
+    laid_out = dict(traits)
+    for name, trait in traits.items():
+        if trait.matrix:
+            laid_out[name] = _with_layout(name, trait, shapes, config)
+    return laid_out
 
 
 def _with_layout(

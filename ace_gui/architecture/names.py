@@ -177,8 +177,9 @@ def _without_tower(name: str) -> str:
 
 def _same_tower(first: str, second: str) -> bool:
     """Whether the names do not belong to different towers."""
-    towers = [match.group() for name in (first, second) if (match := _TOWER.match(canonical(name)))]
-    return len(set(towers)) < 2
+    tower = _TOWER.match(canonical(first))
+    second_tower = _TOWER.match(canonical(second))
+    return not tower or not second_tower or tower.group() == second_tower.group()
 
 
 def block_index(name: str) -> int | None:
@@ -347,12 +348,11 @@ def _pairs(model: Mapping[str, Shape], part: Mapping[str, Shape]) -> dict[str, s
     for name in model:
         for prefix, end in _ends(canonical(name)):
             ends[end].append((prefix, name))
-    candidates = [
-        (inner, prefix, name)
-        for inner, shape in part.items()
-        for prefix, name in ends[canonical(inner)]
-        if len(model[name]) == len(shape) and model[name][1:] == shape[1:]
-    ]
+    candidates = []
+    for inner, shape in part.items():
+        for prefix, name in ends[canonical(inner)]:
+            if len(model[name]) == len(shape) and model[name][1:] == shape[1:]:
+                candidates.append((inner, prefix, name))
     stacked = {prefix for inner, prefix, _ in candidates if stack_of(inner)}
     votes = Counter(prefix for _, prefix, _ in candidates if prefix in stacked).most_common(2)
     if not votes or (len(votes) > 1 and votes[0][1] == votes[1][1]):

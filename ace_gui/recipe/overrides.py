@@ -302,11 +302,8 @@ def describe_change(rule: Override, titles: Mapping[str, str]) -> str:
         parts = [_FATES[rule.disposition]]
     parts += [f"{name} {value}" for name, value in rule.parameters.items()]
     parts += [f"weight of {name} {weight:g}" for name, weight in rule.weights.items()]
-    parts += [
-        f"{name}: {parameter} {value}"
-        for name, settings in rule.experts.items()
-        for parameter, value in settings.items()
-    ]
+    for name, settings in rule.experts.items():
+        parts += [f"{name}: {parameter} {value}" for parameter, value in settings.items()]
     return ", ".join((*parts, *describe_after(rule.after)))
 
 
@@ -363,15 +360,14 @@ def without(
 
 def with_names(rules: Iterable[Override], names: Mapping[str, str]) -> tuple[Override, ...]:
     """The rules with new names of experts; settings of experts without a new name are dropped."""
-    changed = (
-        replace(
-            rule,
-            weights={names[n]: w for n, w in rule.weights.items() if n in names},
-            experts={names[n]: parameters for n, parameters in rule.experts.items() if n in names},
-        )
-        for rule in rules
-    )
-    return tuple(rule for rule in changed if rule.changes)
+    renamed = []
+    for rule in rules:
+        weights = {names[n]: weight for n, weight in rule.weights.items() if n in names}
+        experts = {names[n]: settings for n, settings in rule.experts.items() if n in names}
+        changed = replace(rule, weights=weights, experts=experts)
+        if changed.changes:
+            renamed.append(changed)
+    return tuple(renamed)
 
 
 def _holds(rule: Override, tensor: Tensor) -> bool:

@@ -239,11 +239,10 @@ def _recipe(
     values = values_of(validated(content, Document, paths))
     del values["schema_"]
     recipe = Recipe(**values, unfound=paths.unfound)
-    model_texts = [entry["model"] for entry in content["models"]]
-    models = tuple(
-        replace(entry, name=stage) if entry.name is None and stage in stages else entry
-        for entry, stage in zip(recipe.models, model_texts, strict=True)
-    )
+    models = []
+    for entry, item in zip(recipe.models, content["models"], strict=True):
+        is_stage = entry.name is None and item["model"] in stages
+        models.append(replace(entry, name=item["model"]) if is_stage else entry)
     if not models and not recipe.slices:
         raise RecipeError("list at least one model under 'models'.", key="models")
     for number, rule in enumerate(recipe.overrides):
@@ -254,7 +253,7 @@ def _recipe(
         if not rule.changes:
             settings = "disposition, merge_method, parameters, weights, experts or after"
             raise RecipeError(f"{key} changes nothing; add {settings}.", key=key)
-    return replace(recipe, models=models)
+    return replace(recipe, models=tuple(models))
 
 
 def _foreign_keys(content: Mapping[str, Any]) -> list[str]:
@@ -281,10 +280,10 @@ def with_after(content: Mapping[str, Any], key: str = "") -> dict[str, Any]:
             )
         keys["after"] = {**after, "cap": keys.pop("cap")}
     if isinstance(rules := keys.get("overrides"), list):
-        keys["overrides"] = [
-            with_after(rule, f"overrides[{n}].") if isinstance(rule, Mapping) else rule
-            for n, rule in enumerate(rules)
-        ]
+        keys["overrides"] = list(rules)
+        for n, rule in enumerate(rules):
+            if isinstance(rule, Mapping):
+                keys["overrides"][n] = with_after(rule, f"overrides[{n}].")
     return keys
 
 
@@ -312,12 +311,11 @@ def _with_tokenizer(keys: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
     """The recipe as YAML text, with paths relative to ``folder``; None: names instead of paths."""
-    named = zip(recipe.models, recipe.expert_names, strict=True)
-    models = tuple(
-        replace(entry, name=None if name == model_name(entry.model) else name)
-        for entry, name in named
-    )
-    document = {"schema": SCHEMA, **in_file(replace(recipe, models=models), folder)}
+    models = []
+    for entry, name in zip(recipe.models, recipe.expert_names, strict=True):
+        is_usual = name == model_name(entry.model)
+        models.append(replace(entry, name=None if is_usual else name))
+    document = {"schema": SCHEMA, **in_file(replace(recipe, models=tuple(models)), folder)}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 

@@ -181,10 +181,9 @@ FIGURES: tuple[DeclaredFigure, ...] = (
 
 def figures_in(place: Place) -> tuple[DeclaredFigure, ...]:
     """The figures that a place shows besides γ, which has a mark of its own, in their order."""
-    return tuple(
-        figure
-        for figure in FIGURES
-        if place in figure.places
-        and figure is not GAMMA
-        and (place is not Place.INSPECT or figure.of_statistics is not None)
-    )
+    figures = []
+    for figure in FIGURES:
+        is_readable = place is not Place.INSPECT or figure.of_statistics is not None
+        if is_readable and place in figure.places and figure is not GAMMA:
+            figures.append(figure)
+    return tuple(figures)

@@ -6,6 +6,7 @@ Plain values and NumPy arrays, without torch. T experts.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -318,22 +319,25 @@ class ModelDiff:
     @property
     def by_block(self) -> tuple[GroupChange, ...]:
         """Each block, in order; the tensors outside the blocks come last, as ``outside``."""
-        blocks = sorted({change.block for change in self.tensors if change.block is not None})
-        changes = [
-            _group(str(block), (change for change in self.tensors if change.block == block))
-            for block in blocks
-        ]
-        outside = _group("outside", (change for change in self.tensors if change.block is None))
-        return (*changes, *([outside] if outside.tensors else []))
+        by_block = defaultdict[int, list[TensorChange]](list)
+        outside = []
+        for change in self.tensors:
+            if change.block is None:
+                outside.append(change)
+            else:
+                by_block[change.block].append(change)
+        changes = [_group(str(block), by_block[block]) for block in sorted(by_block)]
+        if outside:
+            changes.append(_group("outside", outside))
+        return tuple(changes)
 
     @property
     def by_role(self) -> tuple[GroupChange, ...]:
         """Each role, in the order of its first tensor."""
-        roles = dict.fromkeys(change.role for change in self.tensors)
-        return tuple(
-            _group(role, (change for change in self.tensors if change.role == role))
-            for role in roles
-        )
+        by_role = defaultdict[str, list[TensorChange]](list)
+        for change in self.tensors:
+            by_role[change.role].append(change)
+        return tuple(_group(role, changes) for role, changes in by_role.items())
 
     def to_frame(self) -> Any:
         """One row per tensor of both models, as a pandas DataFrame. Raises ImportError."""

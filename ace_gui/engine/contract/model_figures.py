@@ -259,15 +259,12 @@ class Forecast:
 
 def matrices(plan: Plan) -> tuple[PlanRow, ...]:
     """The matrices that a method merges, tied ones once."""
-    return tuple(
-        row
-        for row in plan.rows
-        if row.is_merged
-        and len(row.shape) == 2
-        and row.in_base
-        and row.tied_to is None
-        and row.experts
-    )
+    merged = []
+    for row in plan.rows:
+        is_matrix = row.is_merged and len(row.shape) == 2
+        if is_matrix and row.in_base and row.tied_to is None and row.experts:
+            merged.append(row)
+    return tuple(merged)
 
 
 def forecast(
@@ -278,18 +275,16 @@ def forecast(
     ``reports``: of the matrices that were merged under the plan.
     """
     rows = [row for row in matrices(plan) if (s := statistics.get(row.name)) and s.energies]
-    merged_reports = {
-        row.name: report
-        for row in rows
-        if (report := reports.get(row.name)) and report.delta_norm is not None
-    }
+    merged_reports = {}
+    free = {}  # norms before any cap
+    for row in rows:
+        report = reports.get(row.name)
+        if report is not None and report.delta_norm is not None:
+            merged_reports[row.name] = report
+            free[row.name] = report.delta_norm / (report.cap_factor or 1.0)
     experts = [norm for norm in _expert_norms(statistics[row.name] for row in rows) if norm]
     if not merged_reports or not experts:
         return None
-    # Before any cap:
-    free = {
-        name: (r.delta_norm or 0.0) / (r.cap_factor or 1.0) for name, r in merged_reports.items()
-    }
     caps = {plan.delta_of(row) for row in rows}
     deltas = {Cap().delta if cap is None else cap for cap in caps}
     square = 0.0

@@ -194,16 +194,13 @@ def means(scores: Sequence[TaskScore]) -> tuple[MeanScore, ...]:
     """A mean for every model; the experts on their own tasks count as one model."""
     tasks = dict.fromkeys(score.task for score in scores)
     models = dict.fromkeys(line_of(score) for score in scores)
-    base, experts = (
-        {score.task: score.score for score in scores if line_of(score) == line}
-        for line in (BASE, EXPERTS)
-    )
-    return tuple(
-        _mean(
-            model, len(tasks), [score for score in scores if line_of(score) == model], base, experts
-        )
-        for model in models
-    )
+    base = {score.task: score.score for score in scores if line_of(score) == BASE}
+    experts = {score.task: score.score for score in scores if line_of(score) == EXPERTS}
+    rows = []
+    for model in models:
+        scores_of_model = [score for score in scores if line_of(score) == model]
+        rows.append(_mean(model, len(tasks), scores_of_model, base, experts))
+    return tuple(rows)
 
 
 def remarks(scores: Sequence[TaskScore]) -> tuple[str, ...]:
@@ -260,28 +257,24 @@ def _mean(
 ) -> MeanScore:
     complete = len({score.task for score in scores}) == tasks == len(scores)
     alike = len({score.metric in LESS_IS_BETTER for score in scores}) == 1
-    ways = [
-        share_of_way(
-            score.metric,
-            score.score,
-            base.get(score.task, math.nan),
-            experts.get(score.task, math.nan),
-        )
-        for score in scores
-    ]
+    ways = []
+    for score in scores:
+        of_base = base.get(score.task, math.nan)
+        of_expert = experts.get(score.task, math.nan)
+        ways.append(share_of_way(score.metric, score.score, of_base, of_expert))
     shares = [score.normalised for score in scores]
-    owned = bool(experts) or any(share is not None for share in shares)
+    unmeasured = []
+    if experts or any(share is not None for share in shares):
+        for score in scores:
+            if score.normalised is None and math.isfinite(score.score):
+                unmeasured.append(score.task)
     return MeanScore(
         model=model,
         score=_mean_of(score.score for score in scores) if complete and alike else None,
         normalised=_mean_of(shares) if complete else None,
         gain=_mean_of(ways) if complete else None,
         undefined=tuple(score.task for score in scores if not math.isfinite(score.score)),
-        unmeasured=tuple(
-            score.task
-            for score in scores
-            if owned and score.normalised is None and math.isfinite(score.score)
-        ),
+        unmeasured=tuple(unmeasured),
     )
 
 

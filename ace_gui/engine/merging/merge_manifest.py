@@ -45,11 +45,13 @@ class InputFile:
 
 def changed_files(earlier: Sequence[InputFile], later: Sequence[InputFile]) -> list[str]:
     """The files that differ, in words."""
-    return [
-        f"{mine.path} (changed since)" if mine.path == theirs.path else theirs.path
-        for mine, theirs in zip(earlier, later, strict=False)
-        if mine != theirs
-    ]
+    changed = []
+    for mine, theirs in zip(earlier, later, strict=False):
+        if mine.path != theirs.path:
+            changed.append(theirs.path)
+        elif mine != theirs:
+            changed.append(f"{mine.path} (changed since)")
+    return changed
 
 
 def changed_libraries(earlier: Mapping[str, str], later: Mapping[str, str]) -> list[str]:

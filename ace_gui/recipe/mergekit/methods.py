@@ -6,6 +6,7 @@ counterpart are refused.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -210,7 +211,7 @@ def translated(settings: MergekitSettings) -> Translation:
     else:
         translation = _read(method, settings)
     everything = [*settings.shared, *(model.parameters for model in settings.experts)]
-    for name in dict.fromkeys(name for scope in everything for name in scope):
+    for name in dict.fromkeys(itertools.chain.from_iterable(everything)):
         if name not in settings.used:
             settings.notes.append(f"{name!r} has no effect on {settings.method}: left out.")
     return translation

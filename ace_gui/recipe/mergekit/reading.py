@@ -146,7 +146,8 @@ def _names_only_the_base(document: Document, parts: Sequence[MergekitSlice]) -> 
     """Whether a merge over a base has no other model; mergekit then writes the base."""
     if document.base_model is None or document.merge_method in WITHOUT_BASE:
         return False
-    return all(source.model == document.base_model for part in parts for source in part.sources)
+    models = {source.model for part in parts for source in part.sources}
+    return models <= {document.base_model}
 
 
 def _are_whole(parts: Sequence[MergekitSlice], models: ReferencedModels) -> bool:
@@ -298,11 +299,11 @@ def _rules_for_all(
     translation: Translation, recipe: Recipe, names: Sequence[str]
 ) -> list[Override]:
     """Rules for all tensors of a slice, with the settings that differ from the recipe's."""
-    rules = [
-        Override(pattern="*", parameters={name: chain[0].value})
-        for name, chain in translation.chains.items()
-        if recipe.parameters.get(name) != chain[0].value
-    ]
+    rules = []
+    for name, chain in translation.chains.items():
+        value = chain[0].value
+        if recipe.parameters.get(name) != value:
+            rules.append(Override(pattern="*", parameters={name: value}))
     weights = {}
     for name, chain in zip(names, translation.weights, strict=False):
         weight = float(chain[0].value)

@@ -114,15 +114,16 @@ def _says_what_only_mergekit_says(content: Mapping[str, Any]) -> bool:
     parameters = _parameters(content).values()
     base = content.get("base_model")
     listed = base is not None and any(e.get("model") == base for e in _entries(content).values())
-    return (
-        bool(_KEYS & content.keys())
-        or (base is None and "merge_method" in content)
-        or (listed and _has_method(content))
-        or any(_PARAMETERS & settings.keys() for settings in parameters)
-        or any(
-            isinstance(value, list | dict) for settings in parameters for value in settings.values()
-        )
-    )
+    if _KEYS & content.keys() or (base is None and "merge_method" in content):
+        return True
+    if listed and _has_method(content):
+        return True
+    for settings in parameters:
+        if _PARAMETERS & settings.keys():
+            return True
+        if any(isinstance(value, list | dict) for value in settings.values()):
+            return True
+    return False
 
 
 def _has_method(content: Mapping[str, Any], methods: Container[str] = METHODS) -> bool:

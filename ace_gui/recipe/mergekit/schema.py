@@ -357,14 +357,13 @@ def _along(
     else:
         values = [interpolated(points, 1.0)] * blocks
     starts = [k for k in range(blocks) if k == 0 or values[k] != values[k - 1]]
-    return (
-        ConditionalValue(value=points[0], pattern=pattern),
-        *(
-            ConditionalValue(value=values[first], pattern=pattern, blocks=(first, next_start - 1))
-            for first, next_start in pairwise([*starts, blocks])
-            if values[first] != points[0]
-        ),
-    )
+    conditional = [ConditionalValue(value=points[0], pattern=pattern)]
+    for first, next_start in pairwise([*starts, blocks]):
+        value = values[first]
+        if value != points[0]:
+            stretch = (first, next_start - 1)
+            conditional.append(ConditionalValue(value=value, pattern=pattern, blocks=stretch))
+    return tuple(conditional)
 
 
 def interpolated(values: Sequence[float], t: float) -> float:
