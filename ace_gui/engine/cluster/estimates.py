@@ -102,8 +102,8 @@ class Speed:
     tried: Mapping[Any, float] = field(default_factory=dict)
     """Measured seconds for a row of a kind (``kind_of``)."""
     ratios: Mapping[Any, float] = field(default_factory=dict)
-    """Measured divided by estimated seconds (``some_seconds``) of the largest trial, for kinds that
-    differ only in their shapes.
+    """Measured divided by estimated seconds (``some_seconds``) of the largest trial, by
+    ``kind_without_shape``.
     """
     scan: float = 0.0
     """Seconds for one worker to survey the whole model."""
@@ -113,7 +113,7 @@ class Speed:
     def seconds(self, row: PlanRow, prepared: Prepared) -> float:
         """Seconds for merging a row, including reading."""
         kind = kind_of(row, prepared)
-        alike = kind[1]
+        alike = kind_without_shape(row, prepared)
         if kind in self.tried:
             return self.tried[kind]
         if alike in self.ratios:
@@ -180,17 +180,17 @@ def schedule(
         heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
     work = speed.scan + sum(unit.seconds + UNIT_SECONDS for unit in planned)
     merged = max(free)
-    # The writer keeps up with the merge, but for what the system still holds in memory at the end.
-    written = bytes_to_write / speed.write
+    # The writer writes while units are merged. At the end, the system still holds a part in memory.
     late = min(bytes_to_write, LATE * total_memory()) / speed.write
+    meanwhile = bytes_to_write / speed.write - late
     longest = max((unit.seconds for unit in planned), default=0.0)
-    if written - late > merged:
+    if meanwhile > merged:
         bottleneck = "writing"
     elif merged > 1.1 * longest:
         bottleneck = "work"
     else:
         bottleneck = "largest unit"
-    seconds = speed.start + speed.scan / workers + max(merged, written - late) + late
+    seconds = speed.start + speed.scan / workers + max(merged, meanwhile) + late
     return Schedule(
         workers=workers,
         seconds=seconds,
@@ -199,14 +199,15 @@ def schedule(
     )
 
 
-def kind_of(row: PlanRow, prepared: Prepared) -> tuple[Any, Any]:
-    """A key that is equal for rows with the same duration.
+def kind_of(row: PlanRow, prepared: Prepared) -> tuple[Any, ...]:
+    """A key that is equal for rows with the same duration."""
+    return (row.shape, row.transposed, *kind_without_shape(row, prepared))
 
-    Its second part is equal for rows that differ only in their shape.
-    """
+
+def kind_without_shape(row: PlanRow, prepared: Prepared) -> tuple[Any, ...]:
+    """A key that is equal for rows whose durations differ only by their shapes."""
     if row.is_combined:
         method = prepared.method_of(row).name
     else:
         method = ""
-    alike = (row.dtype, row.disposition, len(row.experts), method)
-    return (row.shape, row.transposed), alike
+    return (row.dtype, row.disposition, len(row.experts), method)

@@ -173,23 +173,25 @@ class RayCluster:
             self._other_processes = set(psutil.Process().children())
             with _environment(settings):
                 try:
-                    if not self._address.is_local:
-                        _require_answer(self._address.url, self._over)
-                    import ray
-
-                    _prepare_ray()
-                    try:
-                        self._connect(ray)
-                        self.count = _count_of_workers(
-                            ray, self._address, self._threads, gpus=self._gpus
-                        )
-                        self.ray = ray
-                        self._begun.set()
-                        self._over.wait()
-                    finally:
-                        self._end(ray)
+                    self._run()
                 except ClusterError as error:
                     self._failed = error
+
+    def _run(self) -> None:
+        """Reach the cluster, and keep it until it is ``_over``. Raises ClusterError."""
+        if not self._address.is_local:
+            _require_answer(self._address.url, self._over)
+        import ray
+
+        _prepare_ray()
+        try:
+            self._connect(ray)
+            self.count = _count_of_workers(ray, self._address, self._threads, gpus=self._gpus)
+            self.ray = ray
+            self._begun.set()
+            self._over.wait()
+        finally:
+            self._end(ray)
 
     def _begin_guard(self) -> None:
         """Create a private folder for the cluster, and a process that ends it with this one."""
@@ -212,7 +214,7 @@ class RayCluster:
     def _end_leftovers(self) -> None:
         """Kill remaining processes of the cluster, and remove its folder."""
         if self._guard is not None:
-            self._guard.communicate()
+            self._guard.communicate()  # closes its input, which makes it end all; waits for its end
             self._guard = None
 
     def _end(self, ray: Any) -> None:

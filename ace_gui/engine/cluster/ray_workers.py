@@ -83,6 +83,11 @@ class _Member:
     since: float = field(default_factory=time.monotonic)
     """When it could begin the first of them, by ``time.monotonic``."""
 
+    def send(self, call: Call) -> None:
+        """Have it run a call, after those that it has."""
+        handle = self.handle.do.remote(call.name, *call.arguments)
+        self.calls_by_handle[handle] = call
+
     def calls(self, start: Call) -> list[Call]:
         """Its calls, without its start."""
         return [call for call in self.calls_by_handle.values() if call is not start]
@@ -174,8 +179,9 @@ class RayWorkers:
             if result is None:
                 yield None
                 continue
-            arrived[result[0]] = result[1]
-            self.scan_seconds += result[1].seconds
+            index, scanned = result
+            arrived[index] = scanned
+            self.scan_seconds += scanned.seconds
             while following in arrived:
                 yield arrived.pop(following)
                 following += 1
@@ -203,7 +209,7 @@ class RayWorkers:
             if result is None:
                 yield None
                 continue
-            merged = result[1]
+            _, merged = result
             self._written.update(row.written is not None for row in merged.rows)
             yield merged
 
@@ -243,7 +249,8 @@ class RayWorkers:
         except ConnectionError as error:  # from Ray, for a cluster at an address
             raise ClusterError(ENDED, details=str(error)) from None
         finally:
-            for member in [worker for worker in self._members if worker.calls_by_handle]:
+            busy = [member for member in self._members if member.calls_by_handle]
+            for member in busy:
                 self._dismiss(member)
 
     def _require_cluster(self) -> None:
@@ -271,7 +278,7 @@ class RayWorkers:
         member = _Member(actor.remote(self.threads, self.device))
         for name, arguments in self._broadcasts.items():
             member.handle.do.remote(name, *arguments)
-        member.calls_by_handle[member.handle.do.remote(self._start_call.name)] = self._start_call
+        member.send(self._start_call)
         self._members.append(member)
 
     def _give_out(self, waiting: deque[Call], ahead: int) -> None:
@@ -283,7 +290,7 @@ class RayWorkers:
                 call = waiting.popleft()
                 if not member.calls_by_handle:
                     member.since = time.monotonic()
-                member.calls_by_handle[member.handle.do.remote(call.name, *call.arguments)] = call
+                member.send(call)
 
     def _arrived(self, waiting: deque[Call]) -> Iterator[tuple[Call, Any]]:
         """Results that arrive within a moment; calls of lost workers go back to ``waiting``."""

@@ -25,6 +25,7 @@ from ace_gui.engine.cluster.estimates import (
     SOME_FLOPS,
     Speed,
     kind_of,
+    kind_without_shape,
     row_bytes,
     row_flops,
     some_seconds,
@@ -132,17 +133,12 @@ def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan
     write = SOME_BYTES
     if syncing:
         write = sum(timed.synced for _, timed in large) / syncing
-    return Speed(
-        flops=flops,
-        read=read,
-        write=write,
-        tried={kind_of(row, prepared): timed.seconds for row, timed in trials},
-        ratios={
-            kind_of(row, prepared)[1]: timed.seconds / some_seconds(row, prepared)
-            for row, timed in large
-        },
-        scan=scan,
-    )
+    ratios = {}
+    for row, timed in large:  # of equal keys, the largest trial counts
+        ratio = timed.seconds / some_seconds(row, prepared)
+        ratios[kind_without_shape(row, prepared)] = ratio
+    tried = {kind_of(row, prepared): timed.seconds for row, timed in trials}
+    return Speed(flops=flops, read=read, write=write, tried=tried, ratios=ratios, scan=scan)
 
 
 def _rows_by_kind(prepared: Prepared) -> Iterator[list[PlanRow]]:
@@ -170,7 +166,7 @@ def _tried(
     shards = plan_shards(outputs, synced + 1)
     (folder / TOKEN).write_text(TRIAL, encoding="ascii")
     shared = SharedOutput(store=folder, model=folder, shards=shards, token=TRIAL)
-    ShardedWriter(folder, shards)
+    ShardedWriter(folder, shards)  # makes the files, to which workers write
     events = merging(chosen, prepared, dict.fromkeys(rows, dtype), shared)
     seconds = [unit.seconds for unit in events if unit is not None]
     files = [folder / shard.file_name for shard in shards]
@@ -191,12 +187,13 @@ def _units_to_try(
 ) -> list[Unit]:
     """Units of one size from all over the model, enough for all workers.
 
-    They repeat only if they take no time.
+    Large ones are repeated only where there are fewer than workers.
     """
     packs = units(rows, prepared, torch.device("cpu"))
     packs = packs[:-1] or packs  # the last may be smaller
     number = rounds * count
-    if prod(rows[0].shape) * len(packs[0]) > PACKED // 4:
+    is_large = prod(rows[0].shape) * len(packs[0]) > PACKED // 4
+    if is_large:
         number = max(count, min(len(packs), number))
     return [packs[len(packs) * index // number] for index in range(number)]
 
@@ -244,7 +241,9 @@ def _scan_time(group: SurveyGroup, prepared: Prepared, workers: RayWorkers | Non
 def _rows_to_scan(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
     """Rows from all over the model that fill about a call for each of ``count`` workers."""
     small = [row for row in rows if prod(row.shape) <= SCANNED_ELEMENTS] or rows
-    return list(small[:: max(1, _entries(small) // (count * SCANNED_ELEMENTS))])
+    calls = _entries(small) // SCANNED_ELEMENTS
+    step = max(1, calls // count)
+    return list(small[::step])
 
 
 def _entries(rows: Sequence[PlanRow]) -> int:

@@ -20,6 +20,7 @@ from ace_gui.engine.cluster.estimates import (
     PlannedUnit,
     Speed,
     kind_of,
+    kind_without_shape,
     planned_units,
     schedule,
     some_seconds,
@@ -124,11 +125,11 @@ def test_what_was_not_tried_is_told_from_what_is_like_it(gpt2: Family, monkeypat
     rows = [row for row in prepared.plan.rows if row.in_base and row.experts]
     row = max(rows, key=lambda each: some_seconds(each, prepared))
     largest = some_seconds(row, prepared)
-    alike = kind_of(row, prepared)[1]
+    alike = kind_without_shape(row, prepared)
     as_large = {
         speed.tried[kind_of(row, prepared)]
         for row in rows
-        if some_seconds(row, prepared) == largest and kind_of(row, prepared)[1] == alike
+        if some_seconds(row, prepared) == largest and kind_without_shape(row, prepared) == alike
     }
     seconds = replace(speed, tried={}).seconds(row, prepared)
     assert any(seconds == pytest.approx(each) for each in as_large)
