@@ -66,7 +66,7 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
     if "use_cache" in accepted and not has_encoder:
         arguments["use_cache"] = False
     hidden = getattr(body(**arguments), "last_hidden_state", None)
-    if not isinstance(hidden, Tensor) or hidden.ndim < 2 or body is model:
+    if body is model or not isinstance(hidden, Tensor) or hidden.ndim < 2:
         raise ArchitectureError(
             f"{type(model).__name__} has no body whose hidden states a router could use; "
             "choose a method without a router."
@@ -76,9 +76,9 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
     if hidden.ndim < 3:
         return hidden
     mask = inputs.get("attention_mask")
-    if isinstance(mask, Tensor):
-        return mean_over_tokens(hidden, mask)
-    return mean_over_tokens(hidden, None)
+    if not isinstance(mask, Tensor):
+        mask = None
+    return mean_over_tokens(hidden, mask)
 
 
 class Router(nn.Module):
@@ -123,8 +123,8 @@ class _Target:
     """How the changes are stored."""
     owners: tuple[int, ...]
     """Indices of the experts."""
-    sizes: tuple[int, ...]
-    """Their ranks, for low-rank factors."""
+    ranks: tuple[int, ...]
+    """Of the experts' low-rank factors; empty for other forms."""
     names: tuple[str, ...]
     """Of the tensors, shared by all experts, or two per expert for chosen elements."""
 
@@ -161,9 +161,9 @@ class ExpertDifferences(nn.Module):
                 continue
             scales = torch.tensor(shares, dtype=result.dtype, device=result.device)
             if target.form == "left":
-                # The columns of tensors[0] are those of all experts: sizes[i] of the i-th.
-                sizes = torch.tensor(target.sizes, device=result.device)
-                change = (tensors[0] * scales.repeat_interleave(sizes)) @ tensors[1]
+                # The columns of tensors[0] are those of all experts: ranks[i] of the i-th.
+                ranks = torch.tensor(target.ranks, device=result.device)
+                change = (tensors[0] * scales.repeat_interleave(ranks)) @ tensors[1]
             else:
                 change = scales @ tensors[0]
             elements.add_(change.view(elements.shape))
@@ -231,24 +231,27 @@ def _row_of(
     if not owners or len(forms) != 1:
         raise refusal(modules.folder, f"{MODULES} has a row in several forms; merge again.")
     (form,) = forms
-    read = [[modules.read(f"{owner}/{row}/{what}") for what in form] for owner in owners]
+    ranks: list[int] = []
     if form[0] == "left":
-        tensors = [torch.cat([left for left, _ in read], dim=1)]
-        tensors += [torch.cat([right for _, right in read])]
+        lefts = [modules.read(f"{owner}/{row}/left") for owner in owners]
+        rights = [modules.read(f"{owner}/{row}/right") for owner in owners]
+        ranks = [left.shape[1] for left in lefts]
+        tensors = [torch.cat(lefts, dim=1), torch.cat(rights)]
     elif form[0] == "whole":
-        tensors = [torch.stack([full.reshape(-1) for (full,) in read])]
+        differences = [modules.read(f"{owner}/{row}/whole") for owner in owners]
+        tensors = [torch.stack([difference.reshape(-1) for difference in differences])]
     else:
+        tensors = []
         for owner in owners:
             modules.require_entries(f"{owner}/{row}/", part.elements)
-        tensors = []
-        for index, values in read:
-            tensors += [index.long(), values]
+            tensors.append(modules.read(f"{owner}/{row}/index").long())
+            tensors.append(modules.read(f"{owner}/{row}/values"))
     target = _Target(
         parameter=parameter,
         part=part,
         form=form[0],
         owners=tuple(experts[owner] for owner in owners),
-        sizes=tuple(pair[0].shape[-1] for pair in read),
+        ranks=tuple(ranks),
         names=tuple(f"d{number}_{position}" for position in range(len(tensors))),
     )
     return target, tensors
@@ -293,8 +296,10 @@ def _by_prompt(
             named = {}
         else:
             named = {model.main_input_name: inputs}
-        names = (model.main_input_name, "attention_mask", "token_type_ids", "inputs_embeds")
-        prompt = named | {n: kwargs[n] for n in names if kwargs.get(n) is not None}
+        prompt = dict(named)
+        for name in (model.main_input_name, "attention_mask", "token_type_ids", "inputs_embeds"):
+            if kwargs.get(name) is not None:
+                prompt[name] = kwargs[name]
         share_T = shares((), prompt)
         generating.append(True)
         try:
@@ -405,17 +410,13 @@ def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
         count = _examples(args, kwargs)
         if count <= 1 or any(kwargs.get(name) is not None for name in _CACHES):
             return plain(*args, **kwargs)
-        if can_cache:
-            no_cache = {"use_cache": False}
-        else:
-            no_cache = {}
-        outputs = [
-            plain(
-                *(_row(argument, n, count) for argument in args),
-                **{key: _row(value, n, count) for key, value in kwargs.items()} | no_cache,
-            )
-            for n in range(count)
-        ]
+        outputs = []
+        for n in range(count):
+            positional = [_row(argument, n, count) for argument in args]
+            named = {key: _row(value, n, count) for key, value in kwargs.items()}
+            if can_cache:
+                named["use_cache"] = False
+            outputs.append(plain(*positional, **named))
         return _joined(outputs)
 
     return per_example
@@ -424,17 +425,16 @@ def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
 def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(plain)
     def generate(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if inputs is None:
-            named = {}
-        else:
-            named = {"inputs": inputs}
-        count = _examples((), {**named, **kwargs})
+        named = dict(kwargs)
+        if inputs is not None:
+            named["inputs"] = inputs
+        count = _examples((), named)
         if count <= 1:
-            return plain(*args, **named, **kwargs)
-        rows = [
-            plain(*args, **{key: _row(v, n, count) for key, v in {**named, **kwargs}.items()})
-            for n in range(count)
-        ]
+            return plain(*args, **named)
+        rows = []
+        for n in range(count):
+            of_example = {key: _row(value, n, count) for key, value in named.items()}
+            rows.append(plain(*args, **of_example))
         if not all(isinstance(row, Tensor) for row in rows):
             raise ArchitectureError(
                 "A model with modules returns more than the text for a single example only; give "

@@ -123,7 +123,8 @@ def put_correction(model: Any, modules: StoredModules, expert: str) -> Correctio
 
     Raises CheckpointError if it does not fit, ArchitectureError for a model without a head.
     """
-    down, up = (modules.read(f"{TRAINED}{expert}/{what}") for what in ("down", "up"))
+    down = modules.read(f"{TRAINED}{expert}/down")
+    up = modules.read(f"{TRAINED}{expert}/up")
     width = getattr(model.config.get_text_config(), "hidden_size", None)
     if down.ndim != 2 or up.shape != down.T.shape or down.shape[1] != width:
         raise refusal(modules.folder, f"{MODULES} has a correction of another model; merge again.")
@@ -176,16 +177,22 @@ class BlockRouter(nn.Module):
         return mean_over_tokens(output.flatten(1, -2), self.mask)
 
     def shared_weights(self, layer: Any, inputs: Tensor) -> Tensor:
-        """The weights; the first layer that asks computes them for the whole block."""
-        share_NT = self.share_NT
-        begins = layer is self.first and not self.held
-        if self.first is None or share_NT is None or begins:
-            share_NT = self(inputs)
-            self.first = layer
-            self.share_NT = share_NT
-            if self.seen is not None:
-                self.seen(share_NT)
+        """The weights, computed when the block's first layer asks, once a call of the model."""
+        is_new_call = layer is self.first and not self.held
+        if self.share_NT is not None and not is_new_call:
+            return self.share_NT
+        share_NT: Tensor = self(inputs)
+        self.first = layer
+        self.share_NT = share_NT
+        if self.seen is not None:
+            self.seen(share_NT)
         return share_NT
+
+    def forget(self, *, held: bool) -> None:
+        """Forget the weights; those that are computed next are ``held``, or not."""
+        self.first = None
+        self.share_NT = None
+        self.held = held
 
 
 class ExpertChanges(nn.Module):
@@ -337,16 +344,12 @@ def _inform_routers(model: Any, routers: Sequence[BlockRouter]) -> None:
     @wraps(generate)
     def held(*args: Any, **kwargs: Any) -> Any:
         for router in routers:
-            router.first = None
-            router.share_NT = None
-            router.held = True
+            router.forget(held=True)
         try:
             return generate(*args, **kwargs)
         finally:
             for router in routers:
-                router.first = None
-                router.share_NT = None
-                router.held = False
+                router.forget(held=False)
 
     model.generate = held
 
@@ -384,9 +387,7 @@ class SmileExperts(nn.Module):
         """
         super().__init__()
         for name, parts in (("outs", outs), ("ins", ins), ("biases", biases)):
-            stacked = None
-            if parts:
-                stacked = torch.stack([*parts])
+            stacked = torch.stack([*parts]) if parts else None
             self.register_buffer(name, stacked, persistent=False)
         self.register_buffer("outputs", outputs, persistent=False)
         inputs = self.ins.shape[2]

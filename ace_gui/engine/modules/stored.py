@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import ceil, prod
@@ -224,7 +224,7 @@ def checked_rows(
     for row, part in layout.parts.items():
         _check_part(folder, row, part, merged)
         for name in layout.experts[row]:
-            expected |= set(_check_tensors(folder, f"{name}/{row}/", part, modules))
+            expected.update(_checked_names(folder, f"{name}/{row}/", part, modules))
     for name in modules.tensors:
         if name not in expected:
             raise _damaged(folder, f"has `{plain(name)}`, which belongs to nothing", name)
@@ -268,10 +268,8 @@ def _check_part(folder: Path, row: str, part: MatrixPart, merged: Checkpoint) ->
         raise _damaged(folder, f"has `{plain(row)}` at a position that is not in the model", row)
 
 
-def _check_tensors(
-    folder: Path, prefix: str, part: MatrixPart, modules: Checkpoint
-) -> Iterator[str]:
-    """Check one expert's tensors of a row: complete, and of the right types."""
+def _checked_names(folder: Path, prefix: str, part: MatrixPart, modules: Checkpoint) -> list[str]:
+    """The names of one expert's tensors of a row. Raises CheckpointError unless they fit."""
     form = form_of(prefix, modules)
     infos = {}
     for what in form:
@@ -279,10 +277,10 @@ def _check_tensors(
         if info is None:
             raise _damaged(folder, f"lacks `{plain(prefix + what)}`", prefix + what)
         infos[what] = info
-        yield info.name
     if not _fits(form, infos, part):
         name = prefix + form[0]
         raise _damaged(folder, f"has `{plain(name)}` in another shape or number format", name)
+    return [info.name for info in infos.values()]
 
 
 def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:

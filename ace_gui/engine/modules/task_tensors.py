@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -194,10 +195,8 @@ class TaskTensors:
                 continue
             tensor = merged.read(name)
             if name in self.rows:
-                if base is None:
-                    tensor = self._remade(name, tensor, None)
-                else:
-                    tensor = self._remade(name, tensor, base.read(name))
+                base_tensor = None if base is None else base.read(name)
+                tensor = self._remade(name, tensor, base_tensor)
             yield name, tensor
         if self.head is not None:
             head = TensorReader(self.head)
@@ -236,7 +235,8 @@ class TaskTensors:
         difference = stored.difference(self.expert, row, elements)
         if stored.manifest.kind is not ModuleKind.BLOCKS:
             return difference
-        # Those of blocks are differences to the base.
+        # Those of blocks are differences D_t to the base, and the merged block is the base plus
+        # Σ_t share_t D_t.
         shares = stored.read(f"{TRAINED}shared").reshape(-1).tolist()
         experts = stored.manifest.experts
         if len(shares) != len(experts):
@@ -292,16 +292,19 @@ def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensor
             "model with ace_gui.load_model, which attaches them."
         )
     rows = modules.rows(expert)
-    needed = any(_of_base(modules, expert, row) for inner in rows.values() for row in inner)
+    row_names = chain.from_iterable(rows.values())
+    needs_base = any(_of_base(modules, expert, row) for row in row_names)
     base_folder = base
-    if needed and base_folder is None:
-        base_folder = base_of(folder)
+    opened_base = None
+    if needs_base:
+        base_folder = base or base_of(folder)
+        opened_base = open_files(base_folder)
     task = TaskTensors(
         modules=modules,
         expert=expert,
         rows=rows,
         base_folder=base_folder,
-        base=open_files(base_folder) if needed and base_folder is not None else None,
+        base=opened_base,
         head=kept_head(folder, expert),
     )
     _require_base(task)
