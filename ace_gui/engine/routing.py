@@ -109,7 +109,7 @@ def trained_blocks(
 
     def forget(*_: Any) -> None:  # the weights may belong to the input of another model
         for router in routers.values():
-            router.first = None
+            router.forget(held=False)
 
     for task in tasks:
         put_layers(task.evaluator.model, layers, routers, shared)

@@ -162,14 +162,15 @@ def _terms(
         masked = gradient * mask.detach()
         total = torch.zeros_like(gradient)
     has_others = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
+    all_scales = scales(weights, gates)
     size = max(1, TOGETHER // max(1, gradient.numel()))
     for first in range(0, len(weights), size):
         chunk = slice(first, first + size)
         products = []
-        for t, scale in list(enumerate(scales(weights, gates)))[chunk]:
+        for t in range(len(weights))[chunk]:
             part = learning.part(t, factors(t), gates)
             if total is not None:
-                total.add_(part.detach(), alpha=scale)
+                total.add_(part.detach(), alpha=all_scales[t])
             if has_others:
                 products.append(torch.dot(part.flatten(), masked.flatten().to(part.dtype)))
             del part

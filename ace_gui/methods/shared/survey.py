@@ -248,7 +248,10 @@ def surveyed(survey: Survey, tensors: Sequence[Sequence[Tensor]]) -> Findings:
 
     def measured() -> Iterator[Tensor]:
         for vectors in tensors:
-            yield survey.measure(range(len(vectors) - reads_base(survey)), vectors)
+            experts = len(vectors)
+            if reads_base(survey):
+                experts -= 1
+            yield survey.measure(range(experts), vectors)
 
     return in_passes(survey, measured)
 
@@ -347,8 +350,11 @@ class RankSurvey:
             self._bins = [_bins(counts[0], ranks) for counts, ranks in pairs]
         else:
             for j, name in enumerate(stage.names):
-                binned = zip(counted, self._bins, strict=True)
-                self._results[name] = tuple(_number(counts[j], *bins[j]) for counts, bins in binned)
+                numbers = []
+                for counts, bins in zip(counted, self._bins, strict=True):  # expert by expert
+                    upper, rank = bins[j]
+                    numbers.append(_number(counts[j], upper, rank))
+                self._results[name] = tuple(numbers)
             self._stage = self._stage + 1
             self._bins = None
         if self._stage == len(self._stages):
@@ -364,13 +370,14 @@ class RankSurvey:
     def of_whole(self, deltas: Sequence[Tensor]) -> Findings:
         """The findings of ``deltas`` alone, if these are whole tensors, on any device."""
         for stage in self._stages:
+            by_expert = []
             with calling("The values of a survey", stage.values):
-                experts = stage.values(deltas, self._results, 0)
-                numbers = [
-                    [_chosen(values, rank) for rank in ranks(max(1, values.numel()))]
-                    for values, ranks in zip(experts, self._ranks(stage), strict=True)
-                ]
-            self._results |= dict(zip(stage.names, zip(*numbers, strict=True), strict=True))
+                values_of_experts = stage.values(deltas, self._results, 0)
+                for values, ranks in zip(values_of_experts, self._ranks(stage), strict=True):
+                    wanted_ranks = ranks(max(1, values.numel()))
+                    by_expert.append([_chosen(values, rank) for rank in wanted_ranks])
+            by_rank = zip(*by_expert, strict=True)
+            self._results |= dict(zip(stage.names, by_rank, strict=True))
         return self._results
 
     def _ranks(self, stage: Stage) -> tuple[Ranks, ...]:
