@@ -233,9 +233,9 @@ def written(method: str, values: Parameters, weights: tuple[float, ...]) -> Fore
     for name, (value, sentence) in counterpart.only.items():
         if values[name] != value:
             raise RecipeError(f"mergekit's {theirs} {sentence}.", key=name)
-    if (counterpart.weighted is False and set(weights) != {1.0}) or (
-        counterpart.weighted == "alike" and len(set(weights)) > 1
-    ):
+    has_weights = counterpart.weighted is False and set(weights) != {1.0}
+    differ = counterpart.weighted == "alike" and len(set(weights)) > 1
+    if has_weights or differ:
         raise RecipeError(f"mergekit's {theirs} has no weights.", key="weight")
     if counterpart.writes:
         return counterpart.writes(values, weights)
@@ -365,7 +365,7 @@ def _read_nuslerp(settings: MergekitSettings) -> Translation:
         return _between_whole_weights(settings, flatten=flatten)
     if len(settings.experts) != 2:
         raise settings.refusal("it needs two models besides the base", "models")
-    columns = settings.flag("nuslerp_row_wise", default=False)
+    columns = settings.flag("nuslerp_row_wise", default=False)  # its row-wise is along columns
     if not flatten:
         settings.notes.append(
             "Rows and columns are those of outputs × inputs; mergekit's are those of the tensor as "
@@ -513,7 +513,8 @@ METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
 """Counterparts by mergekit's names."""
 
 _WRITTEN: Final[Mapping[str, tuple[str, Counterpart]]] = {
+    # Reversed, so that the first of two with one name replaces the second.
     **{entry.ours or name: (name, entry) for name, entry in reversed([*METHODS.items()])},
     "slerp": ("nuslerp", Counterpart(writes=_write_slerp)),
 }
-"""mergekit's name and the counterpart, by our names; of two with one name the first counts."""
+"""mergekit's name and the counterpart, by our names."""

@@ -112,8 +112,10 @@ class ReferencedModels:
 
     def blocks(self, reference: Reference) -> int | None:
         """The number of blocks of a model; None if its config does not have it."""
-        folder = replace(self, notes=[]).path(reference.model)  # ``pair`` notes it once
-        return block_count(folder if folder.is_dir() else folder.parent)
+        path = replace(self, notes=[]).path(reference.model)  # ``pair`` notes it once
+        if path.is_dir():
+            return block_count(path)
+        return block_count(path.parent)
 
 
 def _without_modules(document: Document) -> tuple[Document, Scopes]:
@@ -170,9 +172,10 @@ def _of_whole_models(
         raise RecipeError("there is no model besides the base; add one.", key="models")
     ends = [source.layer_range[1] for source in part.sources if source.layer_range]
     blocks = ends[0] if ends else models.blocks(reference)
+    bases = [source for source in part.sources if source not in experts]
     settings = MergekitSettings(
         method=document.merge_method,
-        base=next((source for source in part.sources if source not in experts), None),
+        base=bases[0] if bases else None,
         has_base=document.base_model is not None,
         experts=experts,
         shared=[part.parameters, *scopes],
@@ -183,7 +186,7 @@ def _of_whole_models(
     for source, chain in zip_longest(experts, translation.weights):
         model, lora = pairs[source.model]
         weight = 1.0
-        if chain:
+        if chain is not None:  # there are no chains where all have weight 1
             weight = float(chain[0].value)
         if lora is None:
             entries.append(ModelEntry(model=model, weight=weight))
@@ -233,7 +236,8 @@ def _of_slices(
     expert_pairs: dict[Pair, None] = {}
     for part, reference in zip(parts, bases, strict=True):
         for source in part.sources:
-            if source.model != reference or pairs[reference] != base:
+            is_base_of_all = source.model == reference and pairs[reference] == base
+            if not is_base_of_all:
                 expert_pairs[pairs[source.model]] = None
     recipe = Recipe(
         base_model=base[0],

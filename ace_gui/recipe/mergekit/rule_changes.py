@@ -47,24 +47,30 @@ class Changes:
             else:
                 settings[name] = [{"filter": self.text, "value": value}, *conditions]
             return
-        if not conditions or "filter" in conditions[-1]:
+        holds_for_all = bool(conditions) and "filter" not in conditions[-1]
+        if not holds_for_all:
             conditions = [*conditions, {"value": default}]
         first = conditions[0].get("filter")
-        if conditions[-1]["value"] is None or (not every and first not in (None, self.text)):
+        has_no_default = conditions[-1]["value"] is None
+        is_after_another = not every and first not in (None, self.text)
+        if has_no_default or is_after_another:
             sentence = f"{self.key}: mergekit cannot express {name} for these blocks; remove it."
             raise RecipeError(sentence, key=self.key)
         if every:
-            gradients = [
-                {**condition, "value": self._along(condition["value"], value)}
-                for condition in conditions
-            ]
+            gradients = []
+            for condition in conditions:
+                gradients.append({**condition, "value": self._along(condition["value"], value)})
             if first:
                 settings[name] = gradients
             else:
                 settings[name] = gradients[0]["value"]
+            return
+        if first:  # for the same text: the gradient has its value elsewhere
+            following = conditions[1:]
         else:
-            condition = {"filter": self.text, "value": self._along(conditions[0]["value"], value)}
-            settings[name] = [condition, *conditions[bool(first) :]]
+            following = conditions
+        gradient = self._along(conditions[0]["value"], value)
+        settings[name] = [{"filter": self.text, "value": gradient}, *following]
 
     def _along(self, before: Any, value: ParameterValue) -> Gradient:
         within = self.within or ()
@@ -95,9 +101,9 @@ class Gradient:
         if len(set(self.values)) == 1:
             return self.values[0]
         numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
-        outside = numbers[0]
+        are_numbers = len(numbers) == len(self.values)
         inside = numbers[1:]
-        if len(numbers) < len(self.values) or (len(inside) > 1 and outside != inside[0]):
+        if not are_numbers or (len(inside) > 1 and numbers[0] != inside[0]):
             raise RecipeError(
                 f"{self.key}: a gradient of mergekit's has numbers, and tensors outside of blocks "
                 "have that of the first block; give the first block the value of all tensors.",
@@ -106,10 +112,11 @@ class Gradient:
         if len(inside) == 1:
             return numbers
         last = len(inside) - 1
-        shortest_first = (inside[::step] for step in range(last, 0, -1) if last % step == 0)
-        return next(
-            points for points in shortest_first if points == inside or _near(points, inside)
-        )
+        for step in range(last, 1, -1):  # the shortest list comes first
+            points = inside[::step]
+            if last % step == 0 and _near(points, inside):
+                return points
+        return inside
 
 
 def _near(points: Sequence[float], values: Sequence[float]) -> bool:

@@ -299,20 +299,27 @@ def rules_of(
     for expert, expert_chains in by_expert.items():
         for name, chain in expert_chains.items():
             chains["experts", expert, name] = chain
-    rules: list[tuple[RuleTarget, dict[str, Any]]] = []
+    targets: list[RuleTarget] = []
+    settings_of_rules: list[dict[str, Any]] = []
     for (*headings, key), chain in chains.items():
-        index = -1
+        following = 0  # a later choice of a chain must stand in a later rule
         for choice in chain:
-            where = choice.where(offset)
-            later = (n for n in range(index + 1, len(rules)) if rules[n][0] == where)
-            index = next(later, len(rules))
-            if index == len(rules):
-                rules.append((where, {}))
-            settings = rules[index][1]
+            target = choice.where(offset)
+            if target in targets[following:]:
+                index = targets.index(target, following)
+            else:
+                index = len(targets)
+                targets.append(target)
+                settings_of_rules.append({})
+            following = index + 1
+            settings = settings_of_rules[index]
             for heading in headings:
                 settings = settings.setdefault(heading, {})
             settings[key] = choice.value
-    return tuple(Override(pattern=p, blocks=b, **settings) for (p, b), settings in rules)
+    rules = []
+    for (pattern, blocks), rule_settings in zip(targets, settings_of_rules, strict=True):
+        rules.append(Override(pattern=pattern, blocks=blocks, **rule_settings))
+    return tuple(rules)
 
 
 def _conditions(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[Condition]:

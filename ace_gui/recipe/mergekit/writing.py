@@ -235,17 +235,16 @@ class _DocumentWriter:
         of_slice: Entries = {}
         for position, source in enumerate(part.sources):
             if source.adapter:
-                on = source.model
+                entry = ModelEntry(model=source.adapter, on=source.model)
             else:
-                on = None
-            model = self._reference(ModelEntry(model=source.adapter or source.model, on=on))
+                entry = ModelEntry(model=source.model)
+            model = self._reference(entry)
             if position == 0:
                 name = _BASE
+                weight = self._weight_of_first()
             else:
                 name = names[model]
-            weight = self.weights.get(name)
-            if name == _BASE and self.foreign.weights is not None and not self.foreign.with_base:
-                weight = None if self._copies else self.foreign.base_weight or 0.0
+                weight = self.weights.get(name)
             of_slice[name] = [_entry(model, weight, _layers(source, number))]
             entries.setdefault(name, []).extend(of_slice[name])
         sources = [entry for (entry,) in of_slice.values()]
@@ -263,6 +262,12 @@ class _DocumentWriter:
         if shared:
             return {**slice_, "parameters": shared}
         return slice_
+
+    def _weight_of_first(self) -> float | None:
+        """The weight of a slice's first model, which is its base; None if it has none."""
+        if self._copies or self.foreign.weights is None or self.foreign.with_base:
+            return None
+        return self.foreign.base_weight or 0.0
 
     def _changes(self, rule: Override, key: str, blocks: range | None) -> Changes:
         """A rule in mergekit's terms; ``blocks``: the models' block numbers. Raises RecipeError."""
@@ -295,13 +300,13 @@ class _DocumentWriter:
         changed = self._written(rule.parameters)
         by_model: dict[str, dict[str, Any]] = {n: {"weight": w} for n, w in rule.weights.items()}
         if changed.base_weight != foreign.base_weight:
-            by_model[_BASE] = {"scale" if self._copies else "weight": changed.base_weight or 0.0}
+            of_base = "scale" if self._copies else "weight"
+            by_model[_BASE] = {of_base: changed.base_weight or 0.0}
         for name, parameters in rule.experts.items():
             by_model[name] = {**by_model.get(name, {}), **parameters}
+        within = None
         if rule.blocks:
             within = tuple(in_blocks(n, rule.blocks) for n in blocks or ())
-        else:
-            within = None
         return Changes(
             key=key,
             text=named[1] if named else "*",
@@ -374,6 +379,11 @@ def _layers(source: Source, number: int) -> tuple[int, int]:
     return 0, count
 
 
+_NO_HEAD: Final = ("no head",)
+_UNNAMED: Final = ()
+"""In place of the labels of a task: of a model without a head, and where labels have no names."""
+
+
 def _may_keep_heads(recipe: Recipe) -> bool:
     """Whether the experts have task heads that are not known to be of one task."""
     if recipe.heads is not Heads.AUTO:
@@ -387,14 +397,15 @@ def _may_keep_heads(recipe: Recipe) -> bool:
         else:
             names = ()
         if not _LABELLED.search(str(config.get("architectures"))):
-            tasks.add(("no head",))
+            tasks.add(_NO_HEAD)
         elif config.get("problem_type") == "regression":
             continue
         elif any(map(UNNAMED_LABEL.fullmatch, names)):
-            tasks.add(())
+            tasks.add(_UNNAMED)
         else:
-            tasks.add(names)
-    return bool(tasks - {("no head",)}) and (len(tasks) > 1 or () in tasks)
+            tasks.add(names or _UNNAMED)
+    some_have_heads = bool(tasks - {_NO_HEAD})
+    return some_have_heads and (len(tasks) > 1 or _UNNAMED in tasks)
 
 
 def _refuse_others(recipe: Recipe) -> None:
