@@ -9,7 +9,7 @@ from ace_gui.architecture.transformers_library import LoadReport
 from ace_gui.paths import Sample, resource_path
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.recommended import TITLE, is_recommended
-from tests.helpers.command import ace_gui_process
+from tests.helpers.command import ace_gui
 from tests.helpers.models import load_folder
 
 ROOT = Path(__file__).parents[2]
@@ -27,9 +27,7 @@ MODELS = (
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     out = tmp_path_factory.mktemp("demo") / "out"
-    result = ace_gui_process(
-        "demo", "--headless", "--out", out, seconds=300, QT_QPA_PLATFORM="offscreen"
-    )
+    result = ace_gui("demo", "--headless", "--out", out)
     assert result.returncode == 0, result.stderr
     return result.stdout, out
 
