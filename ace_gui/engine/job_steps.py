@@ -39,6 +39,7 @@ from ace_gui.engine.inspecting.statistics import analyse, sampled
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, is_outdated, read_finished, reports
+from ace_gui.engine.mixture_workflow import mixture_planned, mixture_to_folder
 from ace_gui.engine.output.exporters import EXPORTERS
 from ace_gui.engine.output.exporting import energy_by_rank
 from ace_gui.engine.output.gguf_file import file_for, llama_cpp, written_gguf
@@ -46,9 +47,11 @@ from ace_gui.engine.planning.scan import scan
 from ace_gui.engine.report.figure import figure
 from ace_gui.engine.report.page import report, require_inputs
 from ace_gui.engine.runner import Runner
-from ace_gui.errors import WorkbenchError
+from ace_gui.engine.workflow import Options
+from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.paths import conversions_folder, use_scratch
 from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.mixture_file import mixture_from
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.recommended import with_recommended
 
@@ -86,6 +89,10 @@ def plan(job: jobs.PlanJob, engine: Runner) -> Events:
 def load_recipe_or_folders(job: jobs.LoadRecipeJob, engine: Runner) -> Events:
     """Steps of a ``LoadRecipeJob``."""
     if len(job.paths) == 1 and job.paths[0].suffix in {".yaml", ".yml"}:
+        mixture = mixture_from(job.paths[0])
+        if mixture is not None:
+            yield mixture_planned(job.paths[0], mixture)
+            return
         recipe = load_recipe(job.paths[0])
     else:
         base, *experts = (Path(os.path.abspath(path)) for path in job.paths)  # noqa: PTH100
@@ -226,6 +233,16 @@ def draw_figure(job: jobs.FigureJob, engine: Runner) -> Events:
 def export_store(job: jobs.ExportJob, _: Runner) -> Events:
     """Steps of a ``ExportJob``."""
     return EXPORTERS[job.output].write(job.store, job.folder, job.chosen)
+
+
+@steps_of.register(jobs.MixtureJob)
+def build_mixture(job: jobs.MixtureJob, engine: Runner) -> Events:
+    """Steps of a ``MixtureJob``."""
+    recipe = mixture_from(job.file)
+    if recipe is None:
+        raise RecipeError(f"{job.file} describes no mixture of experts any more; open it again.")
+    options = Options(device=job.device, threads=engine.chosen_threads, resume=job.resume)
+    yield from mixture_to_folder(recipe, job.folder, options)
 
 
 @steps_of.register(jobs.GgufJob)

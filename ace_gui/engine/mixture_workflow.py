@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ace_gui.engine.capabilities import resolve_device, use_threads
-from ace_gui.engine.contract.events import Exported, JobProgress
+from ace_gui.engine.contract.events import Exported, JobProgress, MixturePlanned
 from ace_gui.engine.mixtures.building import (
     BuildOptions,
     PreparedMixture,
     build_mixture,
+    bytes_of,
     prepare_mixture,
 )
 from ace_gui.engine.workflow import Options, prepared_with_consent, stage_to_folder
 from ace_gui.output_files import check_output_folder
-from ace_gui.recipe.mixtures import MixtureRecipe
+from ace_gui.recipe.mixtures import MixtureExpert, MixtureRecipe
 from ace_gui.recipe.recipe_file import stage_folder
+from ace_gui.recipe.values import model_name
 
 
 def mixture_to_folder(
@@ -53,3 +55,36 @@ def plan_mixture(recipe: MixtureRecipe, *, convert: bool = False) -> PreparedMix
     if recipe.attention is not None:
         prepared_with_consent(recipe.attention, convert=convert)
     return prepared
+
+
+def mixture_planned(file: Path, recipe: MixtureRecipe) -> MixturePlanned:
+    """What a person should see before it is built. Raises the errors of preparing."""
+    prepared = plan_mixture(recipe)
+    base = model_name(recipe.adapter or recipe.base_model)
+    if recipe.attention is None:
+        attention = f"of {base}"
+    else:
+        attention = f"of {base} and the experts, merged by {recipe.attention.merge_method}"
+    count = len(recipe.experts)
+    routers = f"{recipe.gate_mode.value}; {recipe.experts_per_token} of {count} experts a token"
+    experts = [(expert.name, _prompts_of(expert)) for expert in recipe.experts]
+    if recipe.shared is not None:
+        experts.append((f"{recipe.shared.name} (shared)", _prompts_of(recipe.shared)))
+    return MixturePlanned(
+        file=file,
+        model_class=prepared.plan.layout.model_class,
+        attention=attention,
+        routers=routers,
+        experts=tuple(experts),
+        bytes=bytes_of(prepared),
+        models=recipe.paths,
+        notes=prepared.notes,
+    )
+
+
+def _prompts_of(expert: MixtureExpert) -> str:
+    """The prompts of an expert in one line."""
+    prompts = " · ".join(expert.positive)
+    if expert.negative:
+        return f"{prompts}; not: {' · '.join(expert.negative)}"
+    return prompts

@@ -372,8 +372,8 @@ def _mapping(content: Any) -> dict[str, Any]:
         )
     if describes_mixture(content):
         raise RecipeError(
-            "this describes a mixture of experts, which only `ace-gui merge` and `ace_gui.merge` "
-            "make; for anything else, name the finished folder.",
+            "this describes a mixture of experts, which `ace-gui merge`, `ace_gui.merge` and the "
+            "window build; for anything else, name the finished folder.",
             key="experts",
         )
     return content

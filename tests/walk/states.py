@@ -29,6 +29,7 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import isValid
 
+from ace_gui.engine.contract.events import MixturePlanned
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.picture import PATIENCE, Studio
@@ -54,6 +55,20 @@ FEW: Final = 40  # examples of each task: the window shows as much with them as 
 SMALL_RIDGE: Final = 1e-9  # moves the sample far more than its experts did
 STEPS: Final = 12  # of learning: enough for curves, not for a good merge
 NOTHING: Final = "nothing is called so"
+MIXTURE: Final = MixturePlanned(
+    file=Path("/models/two-experts.yaml"),
+    model_class="MixtralForCausalLM",
+    attention="of SmolLM2-135M-Instruct and the experts, merged by ties",
+    routers="hidden; 2 of 3 experts a token",
+    experts=(
+        ("coder", "Write a function that · Why does this loop never end?; not: Write a poem"),
+        (LONG, "A short story about the sea"),
+        ("clerk", "Dear Sir or Madam"),
+    ),
+    bytes=10**9,
+    models=(),
+    notes=("3 experts are not a power of two; llama.cpp and others may refuse that.",),
+)
 PAGES: Final = ("One layer", "All layers", "Scores", "Compare", "Workspace")
 FILES: Final = (
     "Open base model…",
@@ -405,6 +420,9 @@ class States:
             self.until()
             yield "exported", dialog
             dialog.reject()
+        window.conductor.mixture_opened.emit(MIXTURE)
+        yield "a mixture of experts", window.dialogs.mixture
+        window.dialogs.mixture.reject()
         window.help.copy_diagnostics()
         yield "news"
         self.session.written.emit("The report is in sample-merge.html.", Path("sample-merge.html"))

@@ -165,6 +165,28 @@ class PlanReady:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MixturePlanned:
+    """A file that describes a mixture of experts, whose models fit together."""
+
+    file: Path
+    """What was opened."""
+    model_class: str
+    """What transformers calls it."""
+    attention: str
+    """Where attention, norms and embeddings come from, in words."""
+    routers: str
+    """How they are made, and how many experts compute a token, in words."""
+    experts: tuple[tuple[str, str], ...]
+    """The name of each, and its prompts in one line."""
+    bytes: int
+    """About its size on disk."""
+    models: tuple[Path, ...]
+    """Folders and files of its models, where no output may go."""
+    notes: tuple[str, ...] = ()
+    """What to know before, a sentence each."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobProgress:
     """``done`` of ``total`` steps of a job. ``title``: the stage; empty if there is only one."""
 

@@ -42,6 +42,8 @@ class PlanJob(Job, state="planning"):
 class LoadRecipeJob(Job, state="planning"):
     """Read a recipe file, or take model folders (base first), and plan. Yields PlanReady.
 
+    A file that describes a mixture of experts is planned as one: MixturePlanned.
+
     ``chosen``: a recipe with the settings for folders, None: the recommended ones.
     """
 
@@ -236,6 +238,22 @@ class ExportJob(Job, state="exporting"):
     folder: Path
     output: Output = Output.MODEL
     chosen: Any = ModelExport()
+
+
+class MixtureJob(Job, state="exporting"):
+    """Build a mixture of experts from its file. Yields JobProgress, then Exported."""
+
+    file: Path
+    """What describes it."""
+
+    folder: Path
+    """The output."""
+
+    device: str = "auto"
+    """What computes its routers, and its merge if it has one."""
+
+    resume: bool = False
+    """Continue what was stopped."""
 
 
 class GgufJob(Job, state="exporting"):

@@ -10,7 +10,7 @@ from typing import Final, TypeGuard
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.contract.events import Event, JobDone, JobFailed, PlanReady
+from ace_gui.engine.contract.events import Event, JobDone, JobFailed, MixturePlanned, PlanReady
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     ConvertJob,
@@ -37,11 +37,13 @@ class Conductor(QObject):
     """Opens, plans and analyses, all in the GUI thread.
 
     ``opened`` carries the paths that were loaded, for the list of recent projects. ``leaving`` is
-    emitted before the loaded project is unloaded or replaced.
+    emitted before the loaded project is unloaded or replaced. ``mixture_opened`` carries the
+    MixturePlanned of a file that describes a mixture of experts; what is loaded stays.
     """
 
     opened = Signal(object)
     leaving = Signal()
+    mixture_opened = Signal(object)
 
     def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
         super().__init__(engine)
@@ -187,6 +189,8 @@ class Conductor(QObject):
         )
 
     def _adopt(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, event: Event) -> None:
+        if isinstance(event, MixturePlanned):
+            self.mixture_opened.emit(event)
         if not isinstance(event, PlanReady):
             return
         if isinstance(job, LoadRecipeJob):

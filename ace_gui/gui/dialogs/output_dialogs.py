@@ -112,7 +112,7 @@ class ExportDialog(Dialog):
         session.problem.connect(self._show_problem)
         output.exported.connect(self._show_result)
         start = Settings().export_folder or folder_of(_EXPORTS) or Path.home()
-        self.folder.setText(str(_free_folder(start, self._name())))
+        self.folder.setText(str(free_folder(start, self._name())))
         self.refresh()
 
     def refresh(self) -> None:
@@ -301,7 +301,7 @@ class ExportDialog(Dialog):
         def take(chosen: list[Path]) -> None:
             folder = chosen[0]
             full = folder.is_dir() and any(folder.iterdir())
-            self.folder.setText(str(_free_folder(folder, self._name()) if full else folder))
+            self.folder.setText(str(free_folder(folder, self._name()) if full else folder))
 
         ask_folders(self, "Folder for the merged model", _EXPORTS, take)
 
@@ -350,7 +350,7 @@ class ExportDialog(Dialog):
         self.close_button.setText("Close")
 
 
-def _free_folder(parent: Path, name: str) -> Path:
+def free_folder(parent: Path, name: str) -> Path:
     """A free path in ``parent``: ``name``, or ``name-2`` and so on."""
     numbered = (f"{name}-{number}" for number in count(2))
     return next(p for n in chain([name], numbered) if not (p := parent / n).exists())

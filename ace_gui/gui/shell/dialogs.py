@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QMessageBox, QWidget
 
+from ace_gui.engine.contract.events import MixturePlanned
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.control.engine_client import RunningJob
 from ace_gui.gui.shell.base_window import Window
@@ -17,6 +18,7 @@ from ace_gui.recipe import Override, recommended
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.method_dialogs import ChooseMethodDialog
+    from ace_gui.gui.dialogs.mixture_dialog import MixtureDialog
     from ace_gui.gui.dialogs.models_dialogs import CleanUpDialog
     from ace_gui.gui.dialogs.output_dialogs import ExportDialog
 
@@ -29,7 +31,10 @@ def question(parent: QWidget, text: str, details: str) -> QMessageBox:
 
 
 class Dialogs:
-    """Opens the window's dialogs. ``export``, ``clean_up``: the open dialogs, or None."""
+    """Opens the window's dialogs. ``export``, ``clean_up``: the open dialogs, or None.
+
+    ``mixture``: that of the latest mixture of experts.
+    """
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -37,6 +42,7 @@ class Dialogs:
         self._to_export: tuple[MergeRun, bool] | None = None
         self.export: ExportDialog | None = None
         self.clean_up: CleanUpDialog | None = None
+        self.mixture: MixtureDialog | None = None
         self.question: QMessageBox | None = None
         window.session.results.changed.connect(self._export_restored)
 
@@ -95,6 +101,13 @@ class Dialogs:
             self.export.expert_wanted.connect(lambda path: window.conductor.add_experts([path]))
             self.export.finished.connect(lambda _: setattr(self, "export", None))
             show_once(self.export)
+
+    def open_mixture(self, mixture: MixturePlanned) -> None:
+        """Show what a file of a mixture of experts says, and build it."""
+        from ace_gui.gui.dialogs.mixture_dialog import MixtureDialog
+
+        self.mixture = MixtureDialog(self._window.engine, mixture, self._window)
+        show_once(self.mixture, modal=False)
 
     def show_report(self) -> None:
         """Show what the report of the merge will contain, and ask for a file."""

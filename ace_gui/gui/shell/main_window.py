@@ -198,6 +198,7 @@ class MainWindow(Window):
         self.conductor.opened.connect(self.project.open)
         self.conductor.opened.connect(lambda *_: self.workspace.show_space(0))
         self.conductor.leaving.connect(self.project.leave)
+        self.conductor.mixture_opened.connect(self.dialogs.open_mixture)
         self.project.changed.connect(self._show_project)
         self.history.wanted.connect(self.conductor.change)
         self.runs.listed.connect(
