@@ -8,6 +8,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ from ace_gui.checkpoints.header import LENGTH_BYTES, METADATA_KEY, torch_dtype
 from ace_gui.checkpoints.input_files import open_regular, read_at
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
 from ace_gui.formatting import listing, path_text, plain
-from ace_gui.output_files import output_error, sync
+from ace_gui.output_files import output_error, sync, writing
 from ace_gui.stored_formats import FORMATS
 
 _NUMBER: Final = re.compile(r"-\d+-of-\d+\.safetensors$")
@@ -293,28 +294,28 @@ def write_in_place(
 
 def _write_into(path: Path, data: memoryview, offset: int) -> None:
     """Write bytes into a file that is there. Raises OutputError or ResourceError."""
-    try:
-        descriptor = os.open(path, _WRITE_FLAGS)
-        try:
-            _write_at(descriptor, data, offset)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise output_error(path, error) from None
+    with _opened(path) as descriptor:
+        _write_at(descriptor, data, offset)
 
 
 def _create(path: Path, shard: Shard) -> None:
-    try:
-        if shard.part:
+    if shard.part:
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, _WRITE_FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
+    with _opened(path, os.O_CREAT | os.O_EXCL) as descriptor:
+        _reserve(descriptor, shard.size)
+        _write_at(descriptor, memoryview(shard.header), 0)
+
+
+@contextmanager
+def _opened(path: Path, flags: int = 0) -> Iterator[int]:
+    """A descriptor to write with; errors of the block are OutputError or ResourceError."""
+    with writing(path):
+        descriptor = os.open(path, _WRITE_FLAGS | flags, 0o666)
         try:
-            _reserve(descriptor, shard.size)
-            _write_at(descriptor, memoryview(shard.header), 0)
+            yield descriptor
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise output_error(path, error) from None
 
 
 def _reserve(descriptor: int, size: int) -> None:

@@ -18,13 +18,14 @@ from ace_gui.cli.options import CommandOptions, WithOverwrite
 from ace_gui.engine.contract.events import (
     CompareProgress,
     EvaluationProgress,
+    Exported,
     JobProgress,
     LearningProgress,
     TensorFinished,
 )
 from ace_gui.engine.contract.plan import RECIPE, Check, CheckVerdict, Plan
 from ace_gui.errors import Cancelled
-from ace_gui.formatting import printable, value_text
+from ace_gui.formatting import human_bytes, printable, value_text
 from ace_gui.output_files import check_file, write_file
 
 STANDARD_OUTPUT: Final = Path("-")
@@ -105,6 +106,14 @@ class Terminal:
 
 
 USUAL: Final = Terminal()
+
+
+def print_written(done: str, seconds: float, result: Exported, console: Console) -> None:
+    """Print what a merge has written. ``done``: begins the message ("Merged 2 experts")."""
+    size = f"{human_bytes(result.bytes)} in {result.folder}"
+    console.print(safe_text(f"{done} in {seconds:.1f} s; {size}:"))
+    for name in result.files:
+        console.print(safe_text(f"  {name}"))
 
 
 def _stage(event: JobProgress) -> str:

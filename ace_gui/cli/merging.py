@@ -16,6 +16,7 @@ from ace_gui.cli.console import (
     print_checks,
     print_parameter_notes,
     print_warnings,
+    print_written,
     safe_text,
     table,
 )
@@ -174,10 +175,7 @@ def _merged(events: Iterable[Event]) -> tuple[MergeFinished, Exported]:
 
 
 def _print_merged(done: str, finished: MergeFinished, result: Exported, console: Console) -> None:
-    size = f"{human_bytes(result.bytes)} in {result.folder}"
-    console.print(safe_text(f"{done} in {finished.seconds:.1f} s; {size}:"))
-    for name in result.files:
-        console.print(safe_text(f"  {name}"))
+    print_written(done, finished.seconds, result, console)
     for note in finished.notes:
         console.print(safe_text(note))
     if finished.distilled is not None:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ace_gui.cli.console import Outputs, Terminal, print_warnings, safe_text
+from ace_gui.cli.console import Outputs, Terminal, print_warnings, print_written, safe_text
 from ace_gui.cli.gguf_files import job_after_merge, make, require_llama_cpp
 from ace_gui.cli.options import recipe_given
 from ace_gui.engine.contract.events import Exported
@@ -100,7 +100,4 @@ def _print_built(
     }
     outputs.write_json(command.json, content)
     experts = counted(len(recipe.experts), "expert", "experts")
-    size = f"{human_bytes(result.bytes)} in {result.folder}"
-    terminal.results.print(safe_text(f"Built a mixture of {experts} in {seconds:.1f} s; {size}:"))
-    for name in result.files:
-        terminal.results.print(safe_text(f"  {name}"))
+    print_written(f"Built a mixture of {experts}", seconds, result, terminal.results)
