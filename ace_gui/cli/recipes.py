@@ -18,8 +18,9 @@ from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.methods.method import MergeMethod
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.mergekit.writing import dump_mergekit
+from ace_gui.recipe.mixture_file import explained_file
 from ace_gui.recipe.new_recipes import recipe_keys
-from ace_gui.recipe.recipe_file import explained_file, load_recipe, recipe_from
+from ace_gui.recipe.recipe_file import load_recipe, recipe_from
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.recipe.yaml_reader import plain_number
 

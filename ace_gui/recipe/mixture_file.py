@@ -1,4 +1,4 @@
-"""Reading a file that describes a mixture of experts, and the merge in it."""
+"""Reading a file that describes a mixture of experts, and the merge in it; mergekit's keys."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ace_gui.errors import RecipeError
 from ace_gui.formatting import listing, quoted_value
 from ace_gui.recipe import recommended
 from ace_gui.recipe.file_schema import Document, values_of
+from ace_gui.recipe.mergekit.explaining import explained_mixture
+from ace_gui.recipe.mergekit.key_fates import KeyFate
 from ace_gui.recipe.mixtures import (
     ATTENTION_KEYS,
     MIXTURE_KEYS,
@@ -23,6 +25,7 @@ from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.recipe_file import (
     SEVERAL,
     documents_of,
+    load_recipe,
     naming,
     plain_paths,
     validated,
@@ -53,7 +56,12 @@ def mixture_from(source: Path | str | Mapping[str, object] | Recipe) -> MixtureR
             raise RecipeError(f"{SEVERAL}; a mixture of experts needs a file of its own.")
         document = validated(content, MixtureDocument, keys_of=MIXTURE_KEYS)
         mixture = mixture_of(document, ModelPaths(folder=file.parent))
-        return replace(mixture, attention=_attention(document.attention, mixture))
+        is_theirs = not {"merge_method", "schema", "attention"} & content.keys()
+        return replace(
+            mixture,
+            attention=_attention(document.attention, mixture),
+            key_fates=explained_mixture(content) if is_theirs else (),
+        )
 
 
 def _attention(settings: str | Mapping[str, Any] | None, mixture: MixtureRecipe) -> Recipe | None:
@@ -80,3 +88,21 @@ def _attention(settings: str | Mapping[str, Any] | None, mixture: MixtureRecipe)
     written = validated(content, Document, ModelPaths(folder=Path()))
     values = values_of(written)
     return replace(merge, **{key: values[key] for key in ATTENTION_KEYS if key in values})
+
+
+def explained_file(path: Path) -> dict[str, tuple[KeyFate, ...]]:
+    """What becomes of the keys of a file of mergekit's, by the name of the merge; "" for one.
+
+    Raises the errors of reading it, and RecipeError for a recipe of this application.
+    """
+    mixture = mixture_from(path)
+    if mixture is not None:
+        fates = {"": mixture.key_fates}
+    else:
+        last = load_recipe(path)
+        recipes = (*last.stages.values(), last)
+        fates = {recipe.stage_name: recipe.key_fates for recipe in recipes}
+    if not all(fates.values()):
+        sentence = "this is a recipe of this application; give a file of mergekit's."
+        raise RecipeError(f"{path}: {sentence}", path=path)
+    return fates

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import listing, quoted_value
 from ace_gui.recipe.file_schema import SCHEMA, in_file, placed
+from ace_gui.recipe.mergekit.key_fates import KeyFate
 from ace_gui.recipe.mergekit.reading import ReferencedModels, out_dtype_of
 from ace_gui.recipe.mergekit.schema import FilePart, ModelName, Text
 from ace_gui.recipe.model_paths import ModelPaths
@@ -94,6 +95,8 @@ class MixtureRecipe:
     """For random routers."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What of the file was left out."""
+    key_fates: tuple[KeyFate, ...] = field(default=(), compare=False)
+    """What became of each key of mergekit-moe's file; empty for a recipe of this application."""
     unfound: Mapping[Path, str] = field(default_factory=dict, compare=False)
     """Models that were missing when the file was read, with a message for each."""
 

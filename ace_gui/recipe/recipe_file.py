@@ -29,7 +29,6 @@ from ace_gui.recipe.file_schema import (
     values_of,
 )
 from ace_gui.recipe.mergekit.explaining import explained
-from ace_gui.recipe.mergekit.key_fates import KeyFate
 from ace_gui.recipe.mergekit.reading import from_mergekit
 from ace_gui.recipe.mergekit.recognising import is_mergekit
 from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
@@ -54,19 +53,6 @@ def load_recipe(path: Path) -> Recipe:
         if len(documents) > 1:
             return _Stages([_mapping(document) for document in documents], path.parent).last()
         return _recipe(_mapping(documents[0]), path.parent)
-
-
-def explained_file(path: Path) -> dict[str, tuple[KeyFate, ...]]:
-    """What becomes of the keys of a file of mergekit's, by the name of the merge; "" for one.
-
-    Raises the errors of ``load_recipe``, and RecipeError for a recipe of this application.
-    """
-    last = load_recipe(path)
-    recipes = {recipe.stage_name: recipe for recipe in (*last.stages.values(), last)}
-    if not all(recipe.from_mergekit for recipe in recipes.values()):
-        sentence = "this is a recipe of this application; give a file of mergekit's."
-        raise RecipeError(f"{path}: {sentence}", path=path)
-    return {name: recipe.key_fates for name, recipe in recipes.items()}
 
 
 def load_tasks(path: Path) -> tuple[Task, ...]:

@@ -1,4 +1,4 @@
-"""The first use of a term on a page of the help is a link, to the glossary or to the term's page."""
+"""The first use of a term on a page of the help is a link: to the glossary, or to its page."""
 
 from __future__ import annotations
 

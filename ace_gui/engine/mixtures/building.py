@@ -37,6 +37,7 @@ from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.formatting import counted, human_bytes, listing, plain
 from ace_gui.output_files import RECIPE
 from ace_gui.paths import conversions_folder
+from ace_gui.recipe.mergekit.key_fates import sentence_on
 from ace_gui.recipe.mixtures import MixtureExpert, MixtureRecipe, mixture_keys
 from ace_gui.recipe.values import hub_name, model_name
 from ace_gui.steps import result_of
@@ -63,6 +64,8 @@ class PreparedMixture:
     def notes(self) -> tuple[str, ...]:
         """What a person should know before, a sentence each."""
         notes = list(self.recipe.notes)
+        if self.recipe.key_fates:
+            notes.append(sentence_on(self.recipe.key_fates))
         count = len(self.recipe.experts)
         if count & (count - 1):
             notes.append(

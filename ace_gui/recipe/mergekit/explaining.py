@@ -34,6 +34,28 @@ def explained(content: Mapping[str, Any], recipe: Recipe) -> tuple[KeyFate, ...]
     return tuple(fates.values())
 
 
+_ROUTERS: Final = {
+    "dtype": "the number format of the output; routers are computed in float32",
+    "gate_mode": "routers are computed in float32; mergekit computes them in bfloat16",
+}
+_WITHOUT_NOISE: Final = ("noise_scale", "residual_scale")
+
+
+def explained_mixture(content: Mapping[str, Any]) -> tuple[KeyFate, ...]:
+    """The keys of a file of mergekit-moe's that was read as a mixture of experts."""
+    fates: dict[str, KeyFate] = {}
+    for key, value in _leaves(content):
+        last = key.rpartition(".")[2]
+        fate = Fate.KEPT
+        if last in _ROUTERS:
+            fate = Fate.CHANGED
+        elif last in _WITHOUT_NOISE:
+            fate = Fate.LEFT_OUT
+        why = _ROUTERS.get(last, "it has no effect" if fate is Fate.LEFT_OUT else "")
+        fates.setdefault(key, KeyFate(key=key, value=_written(value), fate=fate, why=why))
+    return tuple(fates.values())
+
+
 def _leaves(part: Any, at: str = "") -> Iterator[tuple[str, Any]]:
     """The paths of a document and the values at their ends; settings stay in one piece."""
     for key, value in part.items():
@@ -55,12 +77,17 @@ def _is_entry(item: Any) -> bool:
     return isinstance(item, Mapping) and "value" not in item
 
 
+def _written(value: Any) -> str:
+    """A value as it is written."""
+    return plain(quoted_value(value).strip("'"))
+
+
 def _fate(key: str, value: Any, recipe: Recipe) -> KeyFate:
     last = key.rpartition(".")[2]
     notes = [note for note in recipe.notes if f"'{last}'" in note]
     if key == "merge_method":
         notes = [note for note in recipe.notes if "mergekit" in note and "'" not in note]
-    written = plain(quoted_value(value).strip("'"))
+    written = _written(value)
     if any(words in note for note in notes for words in _LEFT_OUT):
         return KeyFate(key=key, value=written, fate=Fate.LEFT_OUT, why=" ".join(notes))
     if last in _WITHOUT_EFFECT:

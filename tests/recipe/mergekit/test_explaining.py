@@ -13,7 +13,8 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.key_fates import Fate
 from ace_gui.recipe.mergekit.schema import Document
-from ace_gui.recipe.recipe_file import explained_file, load_recipe
+from ace_gui.recipe.mixture_file import explained_file
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.command import ace_gui
 from tests.helpers.mergekit_files import make_models
 
@@ -138,3 +139,27 @@ def test_the_dry_run_and_its_json(tmp_path):
     assert rows["dtype"]["fate"] == "changed"
     assert rows["models[].model"]["fate"] == "as in mergekit"
     assert any("read as mergekit reads" in check["sentence"] for check in content["checks"])
+
+
+MIXTURE = {
+    "base_model": "base",
+    "gate_mode": "random",
+    "dtype": "float32",
+    "experts": [{"source_model": "a", "noise_scale": 0.0}, {"source_model": "b"}],
+}
+
+
+def test_a_file_of_mergekit_moe(tmp_path):
+    file = tmp_path / "moe.yaml"
+    file.write_text(yaml.safe_dump(MIXTURE, sort_keys=False))
+    [found] = explained_file(file).values()
+    assert {row.key: row.fate for row in found} == {
+        "base_model": Fate.KEPT,
+        "gate_mode": Fate.CHANGED,
+        "dtype": Fate.CHANGED,
+        "experts[].source_model": Fate.KEPT,
+        "experts[].noise_scale": Fate.LEFT_OUT,
+    }
+    file.write_text(yaml.safe_dump({**MIXTURE, "merge_method": "moe"}))
+    with pytest.raises(RecipeError, match=r"recipe of this application"):
+        explained_file(file)
