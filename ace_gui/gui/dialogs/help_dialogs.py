@@ -41,7 +41,8 @@ from ace_gui.gui.widgets.tables import RoomyCell, row_tree
 from ace_gui.paths import resource_path
 
 PAGES = (
-    *("start", "two-models", "walkthrough", "which-method", "ace", "recipes", "slices", "mixtures"),
+    *("start", "two-models", "walkthrough", "which-method", "how-long"),
+    *("ace", "recipes", "slices", "mixtures"),
     *(
         "mergekit",
         "tasks",
