@@ -30,11 +30,14 @@ def test_they_are_read(page: str, count: int, tmp_path):
         assert not recipe.notes
 
 
-def test_the_mixture_is_read(tmp_path):
-    (text,) = whole_recipes("mixtures")
-    file = tmp_path / "recipe.yaml"
-    file.write_text(text, encoding="utf-8")
-    mixture = mixture_from(file)
-    assert mixture is not None
-    assert [expert.name for expert in mixture.experts] == ["coder", "writer"]
-    assert not mixture.notes
+def test_the_mixtures_are_read(tmp_path):
+    methods = []
+    for text in whole_recipes("mixtures"):
+        file = tmp_path / "recipe.yaml"
+        file.write_text(text, encoding="utf-8")
+        mixture = mixture_from(file)
+        assert mixture is not None
+        assert [expert.name for expert in mixture.experts] == ["coder", "writer"]
+        assert not mixture.notes
+        methods.append(mixture.attention and mixture.attention.merge_method)
+    assert methods == [None, "ties"]

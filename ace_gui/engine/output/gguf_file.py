@@ -31,6 +31,8 @@ from ace_gui.paths import llama_cpp_file, remembered_llama_cpp
 from ace_gui.processes import is_bundled
 
 AUTO: Final = "auto"
+_OF_ADAPTERS: Final = "f16"
+"""The type of an adapter that no type was chosen for."""
 CONVERTED: Final = (AUTO, "f32", "f16", "bf16", "q8_0")
 """Formats that llama.cpp's converter writes itself."""
 
@@ -226,7 +228,9 @@ def _converted(
             more = []
         else:
             more = ["--base", str(base)]
-        script = [CONVERT_ADAPTER, str(folder), "--outfile", str(fresh), "--outtype", kind, *more]
+        # For some adapters, the converter fails to choose by itself.
+        form = _OF_ADAPTERS if kind == AUTO else kind
+        script = [CONVERT_ADAPTER, str(folder), "--outfile", str(fresh), "--outtype", form, *more]
         yield from _run([llama.python, *_in(llama, script)], llama, TITLE)
         return
     if kind in CONVERTED:

@@ -88,6 +88,13 @@ def test_an_adapter_has_its_own_converter_and_name(
         made(adapter, llama, kind="q4_k_m")
 
 
+def test_an_adapter_gets_a_type_that_its_converter_can_write(adapter: Path, llama: Path) -> None:
+    """llama.cpp's ``auto`` ends with an error for an adapter of float32."""
+    made(adapter, llama, kind="auto")
+    options = called(llama)
+    assert options[options.index("--outtype") + 1] == "f16"
+
+
 def test_the_folder_of_llama_cpp_is_named_once(model: Path, llama: Path) -> None:
     with pytest.raises(OutputError, match="--llama-cpp DIR"):
         made(model, None)
