@@ -45,6 +45,14 @@ class FigureContent:
         """The rows that the method merges, in the model's order."""
         return [row for row in self.plan.rows if row.is_merged and row.in_base]
 
+    def changed_rows(self) -> list[PlanRow]:
+        """The merged rows without those that no expert changed, such as of adapters elsewhere."""
+        return [
+            row
+            for row in self.merged_rows()
+            if (layer := self.statistics.get(row.name)) is None or any(layer.energies.values())
+        ]
+
     def rows_with_gamma(self) -> list[tuple[PlanRow, float]]:
         """The merged rows that have γ."""
         rows = []

@@ -126,7 +126,7 @@ def _title(content: FigureContent, seconds: float | None) -> str:
         noun = "expert"
     else:
         noun = "experts"
-    matrices = counted(len(content.merged_rows()), "matrix", "matrices")
+    matrices = counted(len(content.changed_rows()), "matrix", "matrices")
     if seconds is None:
         time = ""
     else:

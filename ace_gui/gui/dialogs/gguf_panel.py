@@ -19,7 +19,7 @@ from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.controls import Choice, push_button, read_only
 from ace_gui.gui.widgets.file_dialogs import ask_folders
 from ace_gui.gui.widgets.labels import ElidedLabel, heading, muted_label
-from ace_gui.gui.widgets.layout import across, down
+from ace_gui.gui.widgets.layout import across, down, pane
 from ace_gui.paths import remembered_llama_cpp
 
 _PURPOSE: Final = "llama-cpp"
@@ -116,3 +116,11 @@ def show_commands(box: QPlainTextEdit, text: str) -> None:
     """Show lines in a box that is as high as they are."""
     box.setPlainText(text)
     box.setFixedHeight(box.fontMetrics().lineSpacing() * len(text.splitlines()) + 18)
+
+
+def copied_box(title: str, box: QPlainTextEdit) -> QWidget:
+    """A box with lines to copy under its heading, with a button that copies them."""
+    copy = QGuiApplication.clipboard().setText
+    name = f"Copy: {title}"
+    button = push_button("Copy", lambda: copy(box.toPlainText()), kind="link", name=name)
+    return pane(down(across((heading(title), 1), button), box, gap=4))

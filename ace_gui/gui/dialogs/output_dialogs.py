@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QGridLayout,
     QLineEdit,
@@ -28,7 +27,12 @@ from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.engine_client import Operation
 from ace_gui.gui.control.merge_operation import OutputOperations
 from ace_gui.gui.dialogs.dialog import Dialog
-from ace_gui.gui.dialogs.gguf_panel import GgufPanel, commands_box, show_commands
+from ace_gui.gui.dialogs.gguf_panel import (
+    GgufPanel,
+    commands_box,
+    copied_box,
+    show_commands,
+)
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.plots.gamma_plot import heterogeneous_text, treated_alike
@@ -232,17 +236,19 @@ class ExportDialog(Dialog):
         self.files = muted_label()
         self.snippet = commands_box("How to load the model in Python")
         self.commands = commands_box("How to publish, convert and run the model")
-        copy = QGuiApplication.clipboard().setText
         buttons = across(
             push_button("Open folder", lambda: show(self._exported_to)),
             push_button("Show in folder", lambda: show(self._exported_to.parent)),
-            push_button("Copy code", lambda: copy(self.snippet.toPlainText())),
             push_button("Add as an expert", self._add, tip="Use it in another merge"),
             None,
         )
-        parts = (heading("Exported"), self.outcome, self.files, self.snippet, buttons)
+        parts = (heading("Exported"), self.outcome, self.files, buttons)
         self.gguf = GgufPanel(self._output.engine)
-        return pane(down(*parts, self.commands, self.gguf, None))
+        boxes = (
+            copied_box("Load it in Python", self.snippet),
+            copied_box("Publish, convert and run it", self.commands),
+        )
+        return pane(down(*parts, *boxes, self.gguf, None))
 
     def _recipe_text(self) -> str:
         run = self._session.results.merge

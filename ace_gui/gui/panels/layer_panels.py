@@ -7,10 +7,12 @@ from enum import StrEnum
 from functools import cached_property, partial
 from typing import ClassVar, Final, TypeVar
 
+from PySide6.QtCore import QSignalBlocker
 from PySide6.QtWidgets import QLabel, QStackedWidget
 
 from ace_gui.engine.contract.findings import LayerDistribution, LayerSpectrum, LayerSubspaces
 from ace_gui.engine.contract.matrix_figures import MARKS, leading, model_cosines, spectral_figures
+from ace_gui.engine.contract.matrix_panels import is_turned
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.control.layer_queries import Kind
@@ -348,7 +350,10 @@ class SubspacesPanel(LayerPanel):
         explain(self, "Subspace")
         views = {view: (sentence_case(view.value), _TIPS[view]) for view in SubspaceView}
         self.view_choice = Choice("What is compared", views)
-        self.view_choice.chosen.connect(self.refresh)
+        self.view_choice.chosen.connect(self._choose)
+        self._is_chosen = False
+        """Whether the user has chosen what is compared."""
+
         self._stack = QStackedWidget()
         self._views: dict[AlignmentPlot | ExpertMatrixPlot, PlotWithTable] = {}
         self.alignment = AlignmentPlot()
@@ -379,9 +384,29 @@ class SubspacesPanel(LayerPanel):
                 return self.overlap
         return self.cosines
 
+    def _choose(self, *_: object) -> None:
+        self._is_chosen = True
+        self.refresh()
+
+    def _propose(self, row: PlanRow | None) -> None:
+        """Show the first comparison that has something to show, until the user chooses one."""
+        if self._is_chosen:
+            return
+        view = SubspaceView.REFINEMENT
+        if row is None:
+            view = SubspaceView.MODEL
+        else:
+            key = self.session.draft.recipe_key()
+            subspaces = self.session.results.findings.get(LayerSubspaces, row.name, key)
+            if subspaces is not None and not is_turned(subspaces):
+                view = SubspaceView.OVERLAP
+        with QSignalBlocker(self.view_choice):
+            self.view_choice.choose(view)
+
     def refresh(self) -> None:
-        self._stack.setCurrentWidget(self._views[self.plot])
         row = self.row
+        self._propose(row)
+        self._stack.setCurrentWidget(self._views[self.plot])
         if self.view_choice.current is SubspaceView.MODEL:
             self._show_model()
         elif row is None:

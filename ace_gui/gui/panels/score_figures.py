@@ -265,9 +265,13 @@ class FiguresCard(QWidget):
         add_table_actions(table, "Scores", self.model.exported)
         return table
 
-    def show_figures(self, rows: Sequence[TaskFigures], models: Mapping[str, str]) -> None:
-        """Show these scores, and test the last two merges unless the user has chosen others.
-        ``models``: titles by key."""
+    def show_figures(
+        self, rows: Sequence[TaskFigures], models: Mapping[str, str], merge: str
+    ) -> None:
+        """Show these scores, and test what the headline compares, unless the user chose others.
+
+        ``models``: titles by key. ``merge``: the key of the merge that is shown.
+        """
         if tuple(rows) != self.model.rows:
             self.model.show_figures(rows)
             self._fit()
@@ -275,9 +279,7 @@ class FiguresCard(QWidget):
         self.first.offer(options)
         self.second.offer(options)
         if not self._by_hand:
-            merges = [key for key in models if key not in (BASE, EXPERTS)]
-            pair = merges[-1:] + merges[-2:-1] + [EXPERTS, BASE]
-            pair = [key for key in pair if key in options][:2]
+            pair = [key for key in (merge, EXPERTS, BASE) if key in options][:2]
             for box, key in zip((self.first, self.second), pair, strict=False):
                 with QSignalBlocker(box):
                     box.choose(key)

@@ -109,7 +109,7 @@ class ScoresTab(JobPage):
         rows = figures_of(scores, self.merge.current)
         self._show_head(rows)
         self._show_bars(rows)
-        self.figures.show_figures(rows, self._other_models)
+        self.figures.show_figures(rows, self._other_models, str(self.merge.current))
         self.examples.show_merge(str(self.merge.current))
         self.routes.show_merge(str(self.merge.current))
 

@@ -33,17 +33,20 @@ from ace_gui.gui.widgets.layout import GAP, across, down, pane
 _DELAY: Final = 60  # ms: many figures arrive at once
 _BESIDE: Final = 52  # in text lines: the least width for the paragraphs beside each other
 _LOW: Final = 32  # in text lines: in a lower window the strip is folded at first
+_LOW_WITH_VIEWS: Final = 46  # the same, where the views of all layers need room, too
 _FOLDED: Final = "the summary of this merge"
 
 
 class SummaryStrip(QFrame):
     """The summary of the window's finished merge, hidden without one.
 
-    ``chosen`` carries the names of the tensors of a link, ``step_wanted`` a NextStep.
+    ``chosen`` carries the names of the tensors of a link, ``step_wanted`` a NextStep. ``needs_fit``:
+    whether it is folded depends on the window again.
     """
 
     chosen = Signal(object)
     step_wanted = Signal(object)
+    needs_fit = Signal()
 
     def __init__(self, session: Session, healths: Healths) -> None:
         super().__init__()
@@ -85,10 +88,14 @@ class SummaryStrip(QFrame):
         else:
             start_once(self._timer)
 
-    def fit(self, height: int) -> None:
-        """Fold in a low window, unless the user has decided. ``height``: of the window, in px."""
+    def fit(self, height: int, *, beside_views: bool = False) -> None:
+        """Fold in a low window, unless the user has decided.
+
+        ``height``: of the window, in px. ``beside_views``: the views of all layers are unfolded.
+        """
+        lines = _LOW_WITH_VIEWS if beside_views else _LOW
         if self._wants_folded is None:
-            self._fold(height < _LOW * self.fontMetrics().height())
+            self._fold(height < lines * self.fontMetrics().height())
 
     @property
     def is_folded(self) -> bool:
@@ -106,7 +113,7 @@ class SummaryStrip(QFrame):
         if folded is not None:
             self._fold(folded)
         else:
-            self.fit(self.window().height())
+            self.needs_fit.emit()
 
     def _fold(self, folded: bool) -> None:
         self._body.setVisible(not folded)

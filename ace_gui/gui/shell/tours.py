@@ -136,14 +136,15 @@ def _merging(window: Window) -> list[TourStep]:
 
     return [
         TourStep(
-            sentence="Open the sample, here or in the menu File. It has a small model and five "
-            "models fine-tuned from it.",
+            sentence="Press Merge the sample, or Try the sample in the menu File. It has a small "
+            "model and five models fine-tuned from it.",
             target=lambda: begin if begin.isVisible() else None,
             done=is_open,
         ),
         TourStep(
-            sentence="Open a block, and choose one of its matrices. γ measures how unequally the "
-            "experts changed a matrix: a little on the left, strongly on the right.",
+            sentence="In the table Layers, open a block and choose one of its matrices. γ measures "
+            "how unequally the experts changed a matrix: a little on the left, strongly on the "
+            "right.",
             picture=lambda: DrawingLabel(
                 resource_path("pictures/gamma.svg").read_text(encoding="utf-8"),
                 "Spectra of three experts: with a small γ, and with a large one",
@@ -153,8 +154,8 @@ def _merging(window: Window) -> list[TourStep]:
             done=lambda: session.selection is not None,
         ),
         TourStep(
-            sentence="This is γ of every matrix along the model. The recommended merge treats all "
-            "matrices alike. ACE as published refines those above a threshold τ.",
+            sentence="The plot γ along the model shows every matrix. The recommended merge treats "
+            "all alike. ACE as published refines those above a threshold τ.",
             begin=lambda: _show(window, VIEWS),
             target=lambda: window.workspace.heterogeneity,
         ),
@@ -164,8 +165,8 @@ def _merging(window: Window) -> list[TourStep]:
             done=lambda: session.results.is_merged,
         ),
         TourStep(
-            sentence="These are singular values for the chosen matrix: of each expert's change, "
-            "and of the merged one. Ctrl+G goes to the matrix with the largest γ.",
+            sentence="The tab Spectrum shows singular values of the chosen matrix: of each "
+            "expert's change, and of the merged one. Ctrl+G goes to the matrix with the largest γ.",
             begin=lambda: _show(window, INSPECTOR),
             target=lambda: window.workspace.inspector,
         ),
@@ -185,8 +186,8 @@ def _judging(window: Window) -> list[TourStep]:
 
     return [
         TourStep(
-            sentence="How good is the merge? Open the scores.",
-            target=lambda: window.header.workspaces,
+            sentence="How good is the merge? Open Scores.",
+            target=lambda: window.header.workspaces.segment(Space.SCORES),
             done=lambda: window.header.workspaces.current == Space.SCORES,
         ),
         TourStep(
@@ -196,9 +197,9 @@ def _judging(window: Window) -> list[TourStep]:
             done=evaluated,
         ),
         TourStep(
-            sentence="Export writes the merged model as a folder. For your own models, the steps "
+            sentence="Export… writes the merged model as a folder. For your own models, the steps "
             "are the same: open a base, add experts, merge, export.",
-            target=lambda: window.header.primary,
+            target=lambda: window.header.primary.main,
         ),
     ]
 

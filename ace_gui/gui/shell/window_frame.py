@@ -430,7 +430,16 @@ class Footer(QStatusBar):
             counts = [counted(len(rows), "tensor", "tensors")]
         else:
             counts = []
+        known = session.layers.statistics
+        unchanged = [
+            row
+            for row in rows
+            if row.is_merged and row.name in known and not any(known[row.name].energies.values())
+        ]
+        kinds[Disposition.MERGED] -= len(unchanged)
         counts += [f"{kinds[kind]} {kind.value}" for kind in Disposition if kinds[kind]]
+        if unchanged:
+            counts.append(f"{len(unchanged)} unchanged")
         tau = session.draft.tau  # read once, because it is looked up each time
         if session.draft.has_gamma and isfinite(tau):
             gammas = (session.layers.gamma(row.name) for row in session.layers.merged)

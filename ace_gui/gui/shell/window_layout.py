@@ -48,10 +48,12 @@ class Cards(QWidget):
     Its button, F11, or a double click on its background or its tabs maximises a card (see
     ``toggle_maximised``). ``toggle_detached`` moves it into its own window. The views can be
     folded, and are at first if the window is low. If there is still no room for three cards, a row
-    of segments switches between them. ``maximised`` carries whether the user has maximised a card.
+    of segments switches between them. ``maximised`` carries whether the user has maximised a card,
+    ``views_folded`` whether the views were folded.
     """
 
     maximised = Signal(bool)
+    views_folded = Signal(bool)
 
     def __init__(self, panels: Sequence[QWidget], tabs: Sequence[LazyTabs | None]) -> None:
         super().__init__()
@@ -102,6 +104,11 @@ class Cards(QWidget):
             return low
         return self._is_folded
 
+    @property
+    def views_are_wanted(self) -> bool:
+        """Whether the user has unfolded the views."""
+        return self._is_folded is False and not self.views_are_folded
+
     def set_least_views(self, height: int) -> None:
         """Set the least height of the views in px, unless they are folded."""
         self._least_views = height
@@ -135,6 +142,8 @@ class Cards(QWidget):
         elif was_folded:
             self.rows.setSizes(self._shares)
         self.fold_button.show_folded(folded)
+        if folded != was_folded:
+            self.views_folded.emit(folded)
 
     @property
     def is_maximised(self) -> bool:

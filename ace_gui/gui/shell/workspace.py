@@ -123,6 +123,8 @@ class Workspace(QWidget):
         self._show_project()
         self.summary.chosen.connect(self._choose_layers)
         self.summary.step_wanted.connect(self._take_step)
+        self.summary.needs_fit.connect(self._fit_summary)
+        self.cards.views_folded.connect(self._fit_summary)
         self.left.folded_changed.connect(lambda folded: actions.inputs.setChecked(not folded))
         session = window.session
         cards = self.cards
@@ -169,7 +171,7 @@ class Workspace(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Fit the column in a turn of its own, because that may repeat the layout."""
         super().resizeEvent(event)
-        self.summary.fit(event.size().height())
+        self._fit_summary()
         if self.isVisible():
             self._fitting.start()
         else:
@@ -246,6 +248,10 @@ class Workspace(QWidget):
         self.cards.bring(INSPECTOR if tabs is self.inspector.tabs else VIEWS)
         tabs.setCurrentIndex(index)
         tabs.bar.setFocus()
+
+    def _fit_summary(self, *_: object) -> None:
+        """Fold the summary if there is little room, more so if the user wants the views, too."""
+        self.summary.fit(self.height(), beside_views=self.cards.views_are_wanted)
 
     def _show_project(self) -> None:
         project = self._window.project

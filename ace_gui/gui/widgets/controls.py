@@ -18,6 +18,7 @@ from PySide6.QtGui import (
     QShowEvent,
 )
 from PySide6.QtWidgets import (
+    QAbstractButton,
     QButtonGroup,
     QComboBox,
     QDoubleSpinBox,
@@ -236,6 +237,10 @@ class Segments(QFrame):
     def current(self) -> int:
         """The index of the chosen segment."""
         return self._group.checkedId()
+
+    def segment(self, index: int) -> QAbstractButton:
+        """The button of a segment."""
+        return self._group.button(index)
 
     def choose(self, index: int) -> None:
         """Choose a segment without a signal."""

@@ -379,6 +379,7 @@ def test_a_run_has_a_mean_once_all_tasks_are_known(page, loaded, worker):
 
 def test_other_tasks_are_a_change_to_be_saved(page, loaded, tmp_path):
     project = loaded.project
+    project.saved(tmp_path / "a.yaml")
     assert not loaded.isWindowModified()
     for change in (
         lambda: loaded.scoring.add(DATA[:1]),

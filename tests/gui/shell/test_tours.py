@@ -36,7 +36,7 @@ def test_the_tutorial_goes_on_by_what_is_done(window, worker, qtbot):
     window.actions_.tutorial.trigger()
     tour = window.help.begin_tutorial()  # again: the first is ended
     qtbot.waitUntil(lambda: len(window.findChildren(CoachMark)) == 1)
-    assert "Open the sample" in tour.mark.sentence.text()
+    assert "Merge the sample" in tour.mark.sentence.text()
     assert tour.mark.counter.text() == "Step 1 of 8"
     window.actions_.sample.trigger()  # only opened: the person merges
     load(worker, COLA, SST2)
