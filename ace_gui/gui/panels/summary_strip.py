@@ -40,7 +40,8 @@ _FOLDED: Final = "the summary of this merge"
 class SummaryStrip(QFrame):
     """The summary of the window's finished merge, hidden without one.
 
-    ``chosen`` carries the names of the tensors of a link, ``step_wanted`` a NextStep. ``needs_fit``:
+    ``chosen`` carries the names of the tensors of a link, ``step_wanted`` a NextStep.
+    ``needs_fit``:
     whether it is folded depends on the window again.
     """
 
