@@ -192,15 +192,10 @@ class PeftAdapter(Straight):
 
     def write(self, store: Path, folder: Path, chosen: AdapterExport) -> Written:
         """Cut the merged change to the chosen size."""
+        size: dict[str, Any] = {"rank": chosen.rank, "energy": None}
         if chosen.by_energy:
-            rank = None
-        else:
-            rank = chosen.rank
-        if chosen.by_energy:
-            energy = chosen.energy
-        else:
-            energy = None
-        return export_adapter(store, folder, dtype=chosen.dtype, rank=rank, energy=energy)
+            size = {"rank": None, "energy": chosen.energy}
+        return export_adapter(store, folder, dtype=chosen.dtype, **size)
 
     def merge(
         self, prepared: Prepared, out: Path, *, device: str, threads: int | None, resume: bool
