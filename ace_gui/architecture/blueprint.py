@@ -279,11 +279,13 @@ def head_roles(model: Any, tensors: Sequence[str]) -> dict[str, Role]:
     roles |= {name: Role.HEAD for name in labelled if roles.get(name) != Role.VOCABULARY_HEAD}
     stored = {name: id(p) for name, p in model.named_parameters(remove_duplicate=False)}
     shared = {stored[name] for name, role in roles.items() if role is Role.HEAD}
-    return {
-        name: roles.get(name, Role.HEAD)
-        for name in tensors
-        if name in roles or stored[name] in shared
-    }
+    of_tensors = {}
+    for name in tensors:
+        if name in roles:
+            of_tensors[name] = roles[name]
+        elif stored[name] in shared:
+            of_tensors[name] = Role.HEAD
+    return of_tensors
 
 
 def before_heads(model: Any, tensors: Sequence[str], roles: Mapping[str, Role]) -> frozenset[str]:
@@ -392,11 +394,11 @@ def _parts(model: Any, tensors: Sequence[str]) -> Iterator[_ArchitecturePart]:
     """The model and every model in it, outermost first."""
     from transformers import PreTrainedModel
 
-    models = {
-        f"{name}." if name else "": module
-        for name, module in model.named_modules()
-        if isinstance(module, PreTrainedModel)
-    }
+    models = {}
+    for name, module in model.named_modules():
+        if isinstance(module, PreTrainedModel):
+            prefix = f"{name}." if name else ""
+            models[prefix] = module
     for prefix, module in models.items():
         base = getattr(module, module.base_model_prefix or "", None)
         yield _ArchitecturePart(

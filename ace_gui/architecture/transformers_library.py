@@ -326,7 +326,11 @@ def load_image_processor(folders: Sequence[Path]) -> Any:
 
 
 def _load(loader: str, what: str, folders: Sequence[Path], files: Sequence[str]) -> Any:
-    folder = next((f for f in folders if any((f / name).is_file() for name in files)), None)
+    folder = None
+    for candidate in folders:
+        if any((candidate / name).is_file() for name in files):
+            folder = candidate
+            break
     if folder is None:
         raise CheckpointError(
             f"{path_text(folders[0])} has no {what}; copy {files[0]} of its base model into it.",

@@ -99,18 +99,15 @@ class Calibration:
 
     def terms(self) -> list[Any]:
         """Everything that the measurements depend on."""
-        return [
-            (
-                repr(data.task),
-                data.kind,
-                sorted(data.columns.items()),
-                data.content(),
-                [state_of(path) for path in loading.files],
-                sorted(loading.config.items()),
-                None if loading.replaced is None else sorted(loading.replaced.names.items()),
-            )
-            for data, loading in self.tasks
-        ]
+        terms = []
+        for data, loading in self.tasks:
+            of_data = (repr(data.task), data.kind, sorted(data.columns.items()), data.content())
+            states = [state_of(path) for path in loading.files]
+            replaced = None
+            if loading.replaced is not None:
+                replaced = sorted(loading.replaced.names.items())
+            terms.append((*of_data, states, sorted(loading.config.items()), replaced))
+        return terms
 
 
 def calibration(

@@ -261,7 +261,7 @@ def gram_groups(
             until = _next_call(calls, parameters)
         names = tuple(index.name for index_name in parameters for index in members[index_name])
         groups.append(GramSums(names, until))
-    never = [p for p in members if p not in {call.parameter for call in calls}]
+    never = [parameter for parameter in members if parameter not in order]
     unmeasured = tuple(index.name for index_name in never for index in members[index_name])
     if unmeasured:  # perhaps used by other inputs; unused ones take no memory
         if groups:

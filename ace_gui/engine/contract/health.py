@@ -219,7 +219,9 @@ def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
     """The health of all tensors; equally bad ones stay in the given order."""
     layers = list(layers)
     counts = Counter(layer.verdict for layer in layers)
-    titles = Counter(title for layer in layers for title in {f.title for f in layer.findings})
+    titles: Counter[str] = Counter()
+    for layer in layers:
+        titles.update({finding.title for finding in layer.findings})
     worrying = [layer for layer in layers if layer.verdict != CheckVerdict.OK]
     worrying.sort(key=lambda layer: (WORST_FIRST.index(layer.verdict), -len(layer.findings)))
     return ModelHealth(

@@ -185,12 +185,11 @@ def _average_energy(plan: Plan, layer: LayerStatistics) -> float:
     whole = sum(weights[name] for name in layer.energies)
     if layer.cosines is None or not whole:
         return 0.0
-    products = [
-        first * second * cosine
-        for first, line in zip(signed, layer.cosines.tolist(), strict=True)
-        for second, cosine in zip(signed, line, strict=True)
-        if cosine == cosine
-    ]
+    products = []
+    for first, cosines in zip(signed, layer.cosines.tolist(), strict=True):
+        for second, cosine in zip(signed, cosines, strict=True):
+            if not math.isnan(cosine):  # of experts without a change
+                products.append(first * second * cosine)
     return max(math.fsum(products), 0.0) / whole**2
 
 

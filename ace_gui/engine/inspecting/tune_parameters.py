@@ -273,11 +273,10 @@ def _grid(parameter: ParameterRange, field: Any, count: int, start: Mapping[str,
     for value in map(float, start.values()):
         if value not in values and count > 2:
             values[min(range(1, count - 1), key=lambda n: abs(values[n] - value))] = value
-    is_integer = field.kind == "int"
-    yield [
-        {parameter.name: value}
-        for value in dict.fromkeys(round(value) if is_integer else value for value in values)
-    ]
+    points: Sequence[float] = values
+    if field.kind == "int":
+        points = list(map(round, values))
+    yield [{parameter.name: point} for point in dict.fromkeys(points)]
 
 
 def _proposed(chosen: _Chosen, count: int, start: _Parameters) -> _Ask:

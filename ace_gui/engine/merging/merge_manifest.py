@@ -207,11 +207,10 @@ def make_manifest(
 def _dtypes(plan: Plan, *, as_output: bool) -> dict[str, str]:
     """The dtype tag of every tensor in the store, in file order."""
     dtype = plan.recipe.out_dtype
-    return {
-        row.tensor: row.output_dtype(dtype) if as_output else row.store_dtype
-        for row in plan.rows
-        if row.in_base
-    }
+    rows = [row for row in plan.rows if row.in_base]
+    if as_output:
+        return {row.tensor: row.output_dtype(dtype) for row in rows}
+    return {row.tensor: row.store_dtype for row in rows}
 
 
 def layout_digest(prepared: Prepared) -> str:

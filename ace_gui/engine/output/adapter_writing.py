@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -461,9 +462,10 @@ def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
     recipe = prepared.recipe
     ranks = patterns(plan.factored, plan.rank)
     layers = [item for item in plan.factored if not item.bare]
-    beside = [name for item in plan.unfactored for name in item.names if ".base_layer." in name]
+    unfactored_names = chain.from_iterable(item.names for item in plan.unfactored)
+    beside = [name for name in unfactored_names if ".base_layer." in name]
     turned = [item for item in layers if item.turned and not item.embedding]
-    tied = [name for item in plan.unfactored for name in item.parameter.names[1:]]
+    tied = list(chain.from_iterable(item.parameter.names[1:] for item in plan.unfactored))
     public = lineage_of(recipe).base
     return {
         "peft_type": "LORA",

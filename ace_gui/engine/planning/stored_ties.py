@@ -30,11 +30,11 @@ def as_loaded(checkpoint: Checkpoint, architecture: Architecture) -> Architectur
 
     The tensors that would be tied are read, up to the first difference. Raises CheckpointError.
     """
-    apart = {
-        name: traits.tied_to
-        for name, traits in architecture.traits.items()
-        if traits.tied_to is not None and not same_values(checkpoint, name, traits.tied_to)
-    }
+    apart = {}
+    for name, tensor_traits in architecture.traits.items():
+        source = tensor_traits.tied_to
+        if source is not None and not same_values(checkpoint, name, source):
+            apart[name] = source
     if not apart:
         return architecture
     traits = dict(architecture.traits)

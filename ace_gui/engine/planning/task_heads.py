@@ -104,11 +104,11 @@ def with_heads(
     extras = {n for n in shared if n not in heads and _goes_along(shared[n], base, experts, recipe)}
     added = merged | (extras if merged or not any(map(_heads_of, experts)) else set())
     changes = _config_changes(base, experts) if added else {}
-    new = [  # in the order of the files, on which the order in the output depends
-        head
-        for name, head in shared.items()
-        if name in added and (not base.has(name) or head.info.shape != base.shape(name))
-    ]
+    new = []  # in the order of the files, on which the order in the output depends
+    for name, head in shared.items():
+        has_shape = base.has(name) and head.info.shape == base.shape(name)
+        if name in added and not has_shape:
+            new.append(head)
     if recipe.heads is not Heads.AUTO:
         why = f"as the recipe says (heads: {recipe.heads.value})"
     elif not merges and recipe.scope != DEFAULT:

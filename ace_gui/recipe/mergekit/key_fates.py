@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,7 +34,9 @@ class KeyFate:
 
 def sentence_on(fates: Sequence[KeyFate]) -> str:
     """How many keys are read as mergekit reads them, and which are not."""
-    by_fate = {fate: [row.key for row in fates if row.fate is fate] for fate in Fate}
+    by_fate = defaultdict[Fate, list[str]](list)
+    for row in fates:
+        by_fate[row.fate].append(row.key)
     kept = counted(len(by_fate[Fate.KEPT]), "key is", "keys are")
     parts = [f"{kept} read as mergekit reads them"]
     for fate in (Fate.CHANGED, Fate.LEFT_OUT):
