@@ -15,6 +15,7 @@ from ace_gui.engine.inspecting.model_contents import model_contents
 from ace_gui.engine.inspecting.model_diff import diff_models
 from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.service import run
+from ace_gui.library.arguments import path_or_none
 from ace_gui.library.progress import Progress, last_of
 
 
@@ -78,9 +79,9 @@ def to_gguf(
     """
     job = GgufJob(
         folder=Path(folder),
-        file=None if out is None else Path(out),
+        file=path_or_none(out),
         kind=kind,
-        llama_cpp=None if llama_cpp is None else Path(llama_cpp),
+        llama_cpp=path_or_none(llama_cpp),
         overwrite=overwrite,
     )
     return last_of(run(job), GgufWritten, progress)
@@ -98,8 +99,7 @@ def task(
     >>> ace_gui.task("with-modules", "expert-a", "expert-a-again").name
     'expert-a-again'
     """
-    base_folder = None if base is None else Path(base)
-    return write_task_model(Path(model), expert, Path(out), base=base_folder)
+    return write_task_model(Path(model), expert, Path(out), base=path_or_none(base))
 
 
 def load_model(folder: Path | str, *, task: str | None = None, device: str = "cpu") -> Any:

@@ -21,6 +21,7 @@ from ace_gui.library.arguments import (
     GivenTasks,
     as_list,
     models_by_name,
+    recipe_or_none,
     tasks_of,
 )
 from ace_gui.library.progress import Progress, last_of, watched
@@ -100,7 +101,7 @@ def evaluate(
     <Evaluation: 6 models on 5 tasks>
     """
     by_name = models_by_name(models)
-    loaded = None if recipe is None else recipe_from(recipe)
+    loaded = recipe_or_none(recipe)
     use_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
         job = EvaluateJob(
@@ -168,7 +169,7 @@ def routes(
     >>> ace_gui.routes(sample, [], limit=4)
     ()
     """
-    loaded = None if recipe is None else recipe_from(recipe)
+    loaded = recipe_or_none(recipe)
     folders = as_list(models)
     job = RoutesJob(
         recipe=loaded,
