@@ -135,7 +135,8 @@ def print_dry_run(recipe: Recipe, command: Merge, options: Options, outputs: Out
     counts = Counter((row.disposition.value, row.reason) for row in plan.rows)
     for (disposition, reason), count in counts.most_common():
         tensors = counted(count, "tensor", "tensors")
-        terminal.results.print(safe_text(f"{tensors} {disposition}: {reason}"), soft_wrap=True)
+        why = reason.removesuffix(f": {disposition}")  # some reasons say what follows from them
+        terminal.results.print(safe_text(f"{tensors} {disposition}: {why}"), soft_wrap=True)
     folder = command.out or Path.cwd()
     checks = output_checks(
         plan,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -41,6 +41,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.kept_files import opened_file
 from ace_gui.engine.merging.journal import (
     Journal,
+    JournalEntry,
     can_resume,
     read_journal,
     read_manifest,
@@ -132,15 +133,12 @@ class MergeStore:
             return cls.create(folder, manifest, checksums)
         journal = Journal[FinishedTensor].resume(folder, manifest, checksums, FinishedTensor)
         shards = planned_shards(manifest)
-        ShardedWriter(folder / MODEL, shards, ())  # checks the files
+        ShardedWriter(folder / MODEL, shards, ())  # checks the files before anything is removed
         if not journal.readings:  # a version without these records: what its survey read is unknown
             (folder / SURVEY).unlink(missing_ok=True)
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
-        remove_companions(folder / MODEL, shards)
-        recorded = {name: entry.checksum for name, entry in journal.entries.items()}
-        verified = intact(folder / MODEL, shards, recorded)
-        journal.keep([journal.entries[name] for name in verified])
-        return cls(folder, manifest, ShardedWriter(folder / MODEL, shards, verified), journal)
+        writer = continued_writer(folder / MODEL, shards, journal)
+        return cls(folder, manifest, writer, journal)
 
     def write(self, row: PlanRow, start: int, piece: Tensor) -> None:
         """Write elements of a row at their offset; those of one tensor come in order.
@@ -265,7 +263,7 @@ def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
     return plan_parts(tensors, manifest.shard_bytes, manifest.stems, manifest.metadata)
 
 
-def remove_companions(model: Path, shards: Sequence[Shard]) -> None:
+def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
     """Remove the side files, as an earlier run may have stopped while writing them."""
     files = {model / shard.file_name for shard in shards}
     for item in sorted(model.rglob("*"), reverse=True):  # contents before their folder
@@ -274,6 +272,32 @@ def remove_companions(model: Path, shards: Sequence[Shard]) -> None:
                 item.rmdir()
         elif item not in files:
             item.unlink()
+
+
+class _Written(JournalEntry, Protocol):
+    """A line about a tensor that was written."""
+
+    @property
+    def checksum(self) -> int:
+        """The CRC-32 of its bytes."""
+
+
+_Entry = TypeVar("_Entry", bound=_Written)
+
+
+def continued_writer(
+    model: Path, shards: Sequence[Shard], journal: Journal[_Entry]
+) -> ShardedWriter:
+    """A writer of the tensors that are not yet on the disk, or are damaged there.
+
+    The journal keeps only the others. Raises ResumeError if the files are not the planned ones.
+    """
+    ShardedWriter(model, shards, ())  # checks the files
+    _remove_companions(model, shards)
+    recorded = {name: entry.checksum for name, entry in journal.entries.items()}
+    verified = intact(model, shards, recorded)
+    journal.keep([journal.entries[name] for name in verified])
+    return ShardedWriter(model, shards, verified)
 
 
 def intact(folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]) -> list[str]:

@@ -23,7 +23,7 @@ from ace_gui.checkpoints.staging import discard, mark
 from ace_gui.checkpoints.writer import Shard, ShardedWriter
 from ace_gui.engine.merging.journal import Journal, can_resume, refuse_links
 from ace_gui.engine.merging.merge_manifest import InputFile, changed_files, changed_libraries
-from ace_gui.engine.merging.store import MODEL, intact, remove_companions, verify_shards
+from ace_gui.engine.merging.store import MODEL, continued_writer, verify_shards
 from ace_gui.engine.streaming import checksum
 from ace_gui.output_files import writing
 from ace_gui.versions import COMPUTING, code_digest, library_versions
@@ -124,13 +124,8 @@ class MixtureStore:
     ) -> Self:
         """The unfinished store, with the tensors whose bytes are still what was written."""
         journal = Journal[WrittenTensor].resume(folder, manifest, checksums, WrittenTensor)
-        model = folder / MODEL
-        ShardedWriter(model, shards, ())  # checks the files
-        remove_companions(model, shards)
-        recorded = {name: entry.checksum for name, entry in journal.entries.items()}
-        verified = intact(model, shards, recorded)
-        journal.keep([journal.entries[name] for name in verified])
-        return cls(folder, shards, ShardedWriter(model, shards, verified), journal)
+        writer = continued_writer(folder / MODEL, shards, journal)
+        return cls(folder, shards, writer, journal)
 
     def has(self, tensor: str) -> bool:
         """Whether a tensor was written by an earlier run."""
