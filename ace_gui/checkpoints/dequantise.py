@@ -85,6 +85,20 @@ def unpacked(words: Tensor, bits: int) -> Tensor:
     return ((raw[..., None] >> shifts) & ((1 << bits) - 1)).flatten(-2)
 
 
+def from_stream(words: Tensor, bits: int, start: int, count: int) -> Tensor:
+    """Codes of any size up to 8 bits from a stream of bits along the last dimension. uint8.
+
+    ``start``: bits before the first code. Codes may go over the end of a byte, or of a word.
+    """
+    raw = words.clone(memory_format=torch.contiguous_format).view(torch.uint8)
+    raw = torch.nn.functional.pad(raw, (0, 1))  # what follows the last byte is not used
+    place = start + bits * torch.arange(count)
+    low = raw[..., place // 8].to(torch.int16)
+    high = raw[..., place // 8 + 1].to(torch.int16) << 8
+    codes = (low | high) >> (place % 8).to(torch.int16)
+    return (codes & ((1 << bits) - 1)).to(torch.uint8)
+
+
 def bitsandbytes(raw: Tensor, absmax: Tensor, table: Tensor, blocksize: int) -> Grid:
     """NF4 and FP4: two codes a byte, high bits first, in blocks with a largest value each."""
     codes = torch.stack([raw >> 4, raw & 15], dim=-1).reshape(-1, blocksize)
@@ -123,7 +137,11 @@ def columnwise(codes_OI: Tensor, scale_GO: Tensor, zero_GO: Tensor, group_I: Ten
 
 def packed_integers(words_OW: Tensor, bits: int, inputs: int, scale: Tensor, zero: Tensor) -> Grid:
     """compressed-tensors ``pack-quantized``; codes and zero points have the same offset."""
-    return Grid(codes=unpacked(words_OW, bits)[:, :inputs], scale=scale, zero=zero)
+    if 8 % bits == 0:
+        codes_OI = unpacked(words_OW, bits)[:, :inputs]
+    else:
+        codes_OI = from_stream(words_OW, bits, 0, inputs)
+    return Grid(codes=codes_OI, scale=scale, zero=zero)
 
 
 def packed_floats(raw_OB: Tensor, scale: Tensor) -> Grid:

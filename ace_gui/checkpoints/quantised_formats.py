@@ -27,15 +27,15 @@ from ace_gui.checkpoints.quantised_weights import (
     StretchesInfo,
 )
 from ace_gui.errors import CheckpointError
-from ace_gui.formatting import dimensions, plain
+from ace_gui.formatting import alternatives, dimensions, plain
 
 _FLOATS: Final = ("F32", "BF16", "F16")
 _EXPONENTS: Final = ("U8", "F8_E8M0")
 _WORDS: Final = "I32"
 _FP8: Final = "F8_E4M3"
 _SCALES_OF_FP8: Final = ("weight_scale_inv", "weight_scale", "scale_weight")
-_PACKED: Final = (2, 4, 8)
-"""Bits of the packed integers that are read."""
+_USUAL: Final = (2, 4, 8)
+"""Bits of packed integers; others are read only if the settings name them."""
 _NVFP4_GROUP: Final = 16
 """Inputs with one scale."""
 _OF_INPUTS: Final = (".pre_quant_scale", ".svdquant_lora_a", ".svdquant_lora_b")
@@ -192,16 +192,15 @@ def _packed_integers(candidate: Candidate, scale: TensorInfo) -> QuantisedInfo:
     candidate.require(matrix, "its shape is missing")
     assert shape is not None
     rows, columns = shape
-    width = info.shape[1]
-    fitting = [bits for bits in _PACKED if _words_of(columns, bits) == width]
-    named = _bits_named(candidate.settings)
-    told = [bits for bits in named if bits in fitting]
-    # Words of 7 bits are as many as those of 8.
-    others = [bits for bits in named if bits not in _PACKED and _words_of(columns, bits) == width]
-    if rows != info.shape[0] or not fitting or (others and not told):
+    named = [bits for bits in _bits_named(candidate.settings) if 1 < bits <= 8]
+    told = [bits for bits in named if _words_of(columns, bits) == info.shape[1]]
+    fitting = [bits for bits in _USUAL if _words_of(columns, bits) == info.shape[1]]
+    # Words of 7 bits were once as many as those of 8.
+    unlike = [bits for bits in named if bits not in _USUAL]
+    if rows != info.shape[0] or not (told or fitting) or (unlike and not told):
         candidate.refuse(
-            f"it is {dimensions(info.shape)}, which is no matrix {dimensions(shape)} of 2, 4 or 8 "
-            "bits"
+            f"it is {dimensions(info.shape)}, which is no matrix {dimensions(shape)} of "
+            f"{alternatives([str(bits) for bits in named or _USUAL])} bits"
         )
     bits = (told or fitting)[-1]
     order = candidate.part(".weight_g_idx")
@@ -221,8 +220,8 @@ def _packed_integers(candidate: Candidate, scale: TensorInfo) -> QuantisedInfo:
 
 
 def _words_of(columns: int, bits: int) -> int:
-    """Words of a row, each with as many numbers as it has whole ones."""
-    return -(-columns // max(1, 32 // bits))
+    """Words of a row, in which the codes follow each other without gaps."""
+    return -(-columns * bits // 32)
 
 
 def _bits_named(settings: Mapping[str, Any]) -> list[int]:

@@ -305,11 +305,12 @@ class RowsInfo(QuantisedInfo):
     ) -> Tensor:
         """The zero points of some rows, which are in words along the rows: rows × groups."""
         width = zero.shape[1]
-        per_word = 32 // self.bits
-        low = first // per_word
-        words = reader.elements(zero, low * width, -(-last // per_word) * width)
-        zeros = dequantise.unpacked(words.view(-1, width).T, self.bits).T
-        return zeros[first - low * per_word : last - low * per_word].to(torch.float32)
+        low = first * self.bits // 32
+        high = -(-last * self.bits // 32)
+        words = reader.elements(zero, low * width, high * width).view(-1, width)
+        start = first * self.bits - 32 * low
+        zeros_GO = dequantise.from_stream(words.T, self.bits, start, last - first)
+        return zeros_GO.T.to(torch.float32)
 
     def _spread(self, reader: TensorReader, by_group: Tensor) -> Tensor:
         """Values by row and group as values by row and column."""

@@ -365,7 +365,7 @@ def test_a_dry_run_writes_nothing(out: tuple[str, ...], tmp_path, monkeypatch):
         assert ended.returncode == 0, ended.stderr
         words = ("tensors merged", "Memory: ", "Disk: ", "workers", "Nothing was written")
         assert all(word in ended.stdout for word in words)
-        assert ": averaged" not in ended.stdout, "that they are averaged was said before"
+        assert ": averaged\n" not in ended.stdout, "that they are averaged was said before"
         assert not list(tmp_path.iterdir())
     assert ace("merge", "sample", "--dry-run", "--convert").returncode == 2
 

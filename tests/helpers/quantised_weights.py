@@ -285,11 +285,18 @@ def _named(name: str, parts: Parts) -> Parts:
 BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": True, "sym": False}
 AWQ = {"quant_method": "awq", "version": "gemm", "bits": 4, "group_size": GROUP}
-COMPRESSED = {
-    "quant_method": "compressed-tensors",
-    "format": "pack-quantized",
-    "config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": GROUP}}},
-}
+
+
+def compressed(bits: int) -> dict[str, Any]:
+    """The settings of packed integers of so many bits."""
+    return {
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "config_groups": {"group_0": {"weights": {"num_bits": bits, "group_size": GROUP}}},
+    }
+
+
+COMPRESSED = compressed(4)
 BLOCKS = {
     "quant_method": "compressed-tensors",
     "config_groups": {"group_0": {"weights": {"num_bits": 8, "block_structure": [16, 32]}}},
@@ -334,6 +341,14 @@ FORMATS = {
     "packed int8": Quantised(
         partial(packed_integers, bits=8, with_zero=True), COMPRESSED, "compressed-tensors 8 bits"
     ),
+    **{
+        f"packed int{bits}": Quantised(
+            partial(packed_integers, bits=bits, with_zero=True),
+            compressed(bits),
+            f"compressed-tensors {bits} bits",
+        )
+        for bits in (3, 5, 6, 7)
+    },
     "int8": Quantised(partial(one_byte, floats=False), COMPRESSED, "int8"),
     "int8, zero": Quantised(partial(one_byte, floats=False, with_zero=True), COMPRESSED, "int8"),
     "int8, groups": Quantised(

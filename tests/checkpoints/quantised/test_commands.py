@@ -24,7 +24,7 @@ from ace_gui.checkpoints.index import open_checkpoint
 from ace_gui.checkpoints.plain_weights import GGUF, WAYS, WITHOUT_WAY, way_to_plain
 from ace_gui.errors import CheckpointError
 from tests.helpers.checkpoints import save_model
-from tests.helpers.quantised_weights import FORMATS
+from tests.helpers.quantised_weights import compressed
 
 OPTIONS = {
     "mlx_lm.convert": {"--hf-path", "--mlx-path", "-d"},  # configure_parser in mlx_lm/convert.py
@@ -147,15 +147,14 @@ def test_mlx_is_told_by_its_words_and_by_its_config(tmp_path):
 
 
 @pytest.mark.parametrize("bits", [3, 5, 6, 7])
-def test_packed_integers_of_other_sizes_name_the_command(bits: int, tmp_path):
-    columns = -(-128 // (32 // bits))
+def test_packed_integers_of_older_files_name_the_command(bits: int, tmp_path):
+    """They had whole numbers in each word, so words of 7 bits are as many as those of 8."""
     parts = {
-        "q.weight_packed": torch.zeros(32, columns, dtype=torch.int32),
+        "q.weight_packed": torch.zeros(32, -(-128 // (32 // bits)), dtype=torch.int32),
         "q.weight_scale": torch.ones(32, 4),
         "q.weight_shape": torch.tensor([32, 128]),
     }
-    groups = {"group_0": {"weights": {"num_bits": bits, "group_size": 32}}}
-    config = {"quantization_config": {**FORMATS["int4"].config, "config_groups": groups}}
+    config = {"quantization_config": compressed(bits)}
     sentence = sentence_on(tmp_path, parts, config)
-    assert "2, 4 or 8 bits" in sentence
+    assert f"is no matrix 32×128 of {bits} bits" in sentence
     assert sentence.endswith(f"or make plain ones. {WAYS['compressed-tensors'].sentence}")
