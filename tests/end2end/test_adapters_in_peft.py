@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -268,6 +268,16 @@ class Family(NamedTuple):
 
 
 CELLS = [(kind, name) for kind, (names, _) in KINDS.items() for name in names]
+METHODS = ("linear", "task_arithmetic")
+
+
+def merges() -> Iterator[Any]:
+    """Every cell by both methods, which differ in factors only; the ordinary run alternates."""
+    for number, cell in enumerate(CELLS):
+        ordinary = METHODS[number % 2]
+        for method in METHODS:
+            marks = () if method == ordinary else pytest.mark.long
+            yield pytest.param(cell, method, marks=marks, id=f"{'-'.join(cell)}-{method}")
 
 
 @pytest.fixture(scope="module")
@@ -280,8 +290,7 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Family(name, folder / "base", adapters, logits(opened(name, folder / "base")))
 
 
-@pytest.mark.parametrize("method", ["linear", "task_arithmetic"])
-@pytest.mark.parametrize("family", CELLS, ids="-".join, indirect=True)
+@pytest.mark.parametrize(("family", "method"), list(merges()), indirect=["family"])
 def test_a_merge_of_adapters_is_loaded(family: Family, method: str, tmp_path: Path) -> None:
     name, base, experts, before = family
     outs = {}
