@@ -1,8 +1,9 @@
 """What refuses quantised weights names a command that dequantises them, if there is one.
 
-None is run: each needs a library that is no dependency. What can be checked without is checked:
-that a shell and Python read it, that transformers has the names and the arguments in it, and that
-the options are those of the program's own parser.
+None is run here: each needs a library that is no dependency. What can be checked without is
+checked: that a shell and Python read it, that transformers has the names and the arguments in it,
+and that the options are those of the program's own parser. By hand, those of compressed-tensors
+0.20, fp8, MXFP4 and bitsandbytes 0.50 were run, with transformers 5.24 on a processor.
 """
 
 from __future__ import annotations
