@@ -156,9 +156,13 @@ class ComparedModel(FiguresModel):
 
     @property
     def main_figure(self) -> MergeFigure:
-        """The mean score, or without scores the distance from the experts."""
+        """The mean score, or else the distance from the experts, or what is known at once."""
         by_heading = {figure.heading: figure for figure in self._figures}
-        return by_heading.get("Mean") or by_heading["Distance"]
+        for heading in ("Mean", "Distance", "Norm"):
+            figure = by_heading.get(heading)
+            if figure is not None and any(figure.value_of(row) is not None for row in self._rows):
+                return figure
+        return by_heading["Distance"]
 
     @property
     def sorted_figure(self) -> MergeFigure:

@@ -155,7 +155,7 @@ class Workspace(QWidget):
 
     def _measure(self, metrics: QFontMetrics) -> None:
         self.inspector.setMinimumWidth(26 * metrics.height())  # the titles of its tabs
-        self.cards.set_least_views(11 * metrics.height())
+        self.cards.set_least_views(13 * metrics.height())
         if self.isVisible():
             self._settling.run(self._settle())
 

@@ -198,6 +198,8 @@ def test_the_current_merge_has_a_row_at_once_and_its_distances_in_quiet(dialog, 
     assert row.variant.store == store
     assert row.seconds == 1.0
     assert not row.distances
+    assert dialog.bars.message() is None, "it is in the plots, too"
+    assert dialog.scatter.message() is None
     number = worker.newest(MeasureJob)
     assert worker.jobs[number].variant.store == store
     assert not window.session.activity.is_writing, "nothing has to wait for it"
