@@ -21,7 +21,7 @@ from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.alignment_form import AlignmentForm
 from ace_gui.gui.widgets.controls import action_button, named, tool_button, widget_action
 from ace_gui.gui.widgets.form import AfterForm, Form, OptionForm, ParameterField
-from ace_gui.gui.widgets.labels import ElidedLabel, explain, heading, muted_label, plain_label
+from ace_gui.gui.widgets.labels import explain, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout import (
     Folding,
     across,
@@ -175,7 +175,7 @@ class MethodPanel(QWidget):
         self.options = OptionForm()
         self.after = AfterForm()
         self.alignment = AlignmentForm()
-        self.forecast = ElidedLabel(self, sentence=True, caption=True)
+        self.forecast = muted_label()
         self.forecast.hide()
         self.more = Folding("More options", pane(down(self.options, self.after, gap=6)))
         self.overrides = OverridesPanel(session)
@@ -211,10 +211,8 @@ class MethodPanel(QWidget):
 
     def show_forecast(self, forecast: Forecast | None) -> None:
         """Show how far the merge moves the model, as far as known."""
-        self.forecast.set_full_text("" if forecast is None else forecast.sentence)
-        self.forecast.setToolTip(
-            tooltip(f"{forecast.sentence}\n{_FORECAST_TIP}" if forecast else "")
-        )
+        self.forecast.setText("" if forecast is None else forecast.sentence)
+        self.forecast.setToolTip(tooltip(_FORECAST_TIP if forecast else ""))
         self.forecast.setVisible(forecast is not None)
 
     def refresh(self) -> None:

@@ -307,7 +307,7 @@ class SpectrumPlot(SpecPlot):
             floor=power_of_ten(_FLOOR_EXPONENT),
         )
         marks = [
-            PlotMark(value=mark, label=f"{100 * mark:.0f} %", share=0.52 + 0.15 * index)
+            PlotMark(value=mark, label=f"{100 * mark:.0f} %", share=0.55 + 0.17 * index)
             for index, mark in enumerate(MARKS)
         ]
         return replace(
