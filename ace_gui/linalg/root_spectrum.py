@@ -1,15 +1,14 @@
 """√s instead of each singular value s, in float32, with a measured error.
 
-M' = F M with F = (M Mᵀ)^(−¼) for the shorter side of M. With eigenvectors V of M Mᵀ and T = Vᵀ M,
-T Tᵀ is a diagonal matrix Λ and M' = V Λ^(−¼) T. In float32, H = T Tᵀ − Λ is not zero but about 1e-7
-of the largest eigenvalue. To first order, the derivative of a matrix function (Higham, Functions of
-Matrices, 2008) says what this does:
+M' = F M with F = (M Mᵀ)^(−¼) = V Λ^(−¼) Vᵀ for the shorter side of M and eigenvectors V of M Mᵀ. In
+float32, H = Vᵀ M Mᵀ V − Λ is not zero but about 1e-7 of the largest eigenvalue. To first order, the
+derivative of a matrix function (Higham, Functions of Matrices, 2008) says what this does:
 
     ‖δM'‖²_F = Σ_ij H_ij² f[λ_i, λ_j]² λ_j,   f(λ) = λ^(−¼),   f[λ, μ] = (f(λ) − f(μ)) / (λ − μ).
 
 Products of H with a few random vectors measure it. It hurts the smallest directions most. The
 K smallest are therefore separated from the J others by a small rotation, and decomposed again:
-T_K T_Kᵀ has no large eigenvalue that blurs the small ones. This is repeated up to ``LEVELS`` times.
+V_Kᵀ M has no large eigenvalue that blurs the small ones. This is repeated up to ``LEVELS`` times.
 Directions that are small enough get one factor instead, and what that costs has a bound.
 
 R rows, C ≥ R columns of M; N = K + J rows of one level, smallest directions first; P random
@@ -25,12 +24,14 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.eigenvectors import eigenvectors
+from ace_gui.linalg.eigenvectors import Eigen, eigenvectors
 from ace_gui.linalg.passes import energy, times_transposed
 from ace_gui.linalg.products import add_product_, full_float32, gram, moved, times
 
-FINEST: Final = 1e-4
-"""Smallest limit of the error that is worth a try; float32 seldom reaches a smaller one."""
+FINEST: Final = 4e-3
+"""Smallest limit of the error at which float32 is tried. At a smaller one nearly all directions of
+16-bit weights' changes would be decomposed twice, which takes as long as float64.
+"""
 
 PROBES: Final = 8
 """Number of random vectors that measure H."""
@@ -54,6 +55,9 @@ ROWS: Final = 256
 
 CLOSE: Final = 1e-6
 """Eigenvalues nearer than this share count as equal."""
+
+UNIT: Final = 1.2e-7
+"""Rounding of an entry of F."""
 
 ROUNDED: Final = 1e-5
 """Error that float32's products leave in any case, at most."""
@@ -80,25 +84,11 @@ class RootSpectrum:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Directions:
-    """A decomposition of N rows, smallest directions first."""
+class _Root:
+    """F of all directions, or of some."""
 
-    vectors_NN: Tensor
-    """V: eigenvectors of the Gram matrix as columns, float32."""
-
-    turned_NC: Tensor
-    """T = Vᵀ · rows, float32."""
-
-    squares_N: Tensor
-    """Λ: eigenvalues, at least 0, float64."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rooted:
-    """M' before it is scaled, or the part of it in some directions."""
-
-    rows_NC: Tensor
-    """V Λ^(−¼) T, float32."""
+    map_NN: Tensor | None
+    """F, float32; None: the factors apply to the directions as they are."""
 
     values_N: Tensor
     """Singular values of M, float64."""
@@ -107,7 +97,7 @@ class _Rooted:
     """Factors of these values."""
 
     error_square: float
-    """Estimate of ‖δM'‖²_F."""
+    """Estimate of ‖δM'‖²_F, before M' is scaled."""
 
 
 def root_spectrum(matrix_OI: Tensor, floor: float, limit: float) -> RootSpectrum | None:
@@ -124,101 +114,114 @@ def root_spectrum(matrix_OI: Tensor, floor: float, limit: float) -> RootSpectrum
         wide_RC = matrix_OI
     with full_float32():
         # Divided by its norm, so that squares stay in the range of float32.
-        directions = _decomposed(wide_RC / norm)
+        wide_RC = wide_RC / norm
+        eigen = eigenvectors(gram(wide_RC.mT))
         # The sum of the singular values of M is ‖M'‖².
-        allowed = (limit / SAFETY) ** 2 * float(directions.squares_N.sqrt().sum())
-        rooted = _rooted(directions, floor / norm, allowed, LEVELS)
-    if rooted is None:
-        return None
-    new_norm = math.sqrt(energy(rooted.rows_NC))
-    error = SAFETY * math.sqrt(rooted.error_square) / new_norm + ROUNDED
+        allowed = (limit / SAFETY) ** 2 * float(eigen.values.double().clamp_(min=0).sqrt().sum())
+        root = _root(wide_RC, eigen, floor / norm, allowed, LEVELS)
+        if root is None or root.map_NN is None:
+            return None
+        rooted_RC = times(root.map_NN, wide_RC)
+    new_norm = math.sqrt(energy(rooted_RC))
+    error = SAFETY * math.sqrt(root.error_square) / new_norm + ROUNDED
     if not error <= limit:
         return None
-    rooted.rows_NC.mul_(norm / new_norm)
-    before_R, order_R = rooted.values_N.sort(descending=True)
+    rooted_RC.mul_(norm / new_norm)
+    before_R, order_R = root.values_N.sort(descending=True)
     return RootSpectrum(
-        matrix_OI=rooted.rows_NC.mT if tall else rooted.rows_NC,
+        matrix_OI=rooted_RC.mT if tall else rooted_RC,
         before_R=before_R * norm,
-        after_R=(rooted.values_N * rooted.factors_N)[order_R] * (norm / new_norm),
+        after_R=(root.values_N * root.factors_N)[order_R] * (norm / new_norm),
         error=error,
     )
 
 
-def _decomposed(rows_NC: Tensor) -> _Directions:
-    eigen = eigenvectors(gram(rows_NC.mT))
-    return _Directions(
-        vectors_NN=eigen.vectors,
-        turned_NC=times(eigen.vectors.mT, rows_NC),
-        squares_N=eigen.values.double().clamp_(min=0),
-    )
+def _root(rows_NC: Tensor, eigen: Eigen, floor: float, allowed: float, levels: int) -> _Root | None:
+    """F by at most so many ``levels``; None if ‖δM'‖² is more than ``allowed``.
 
-
-def _rooted(directions: _Directions, floor: float, allowed: float, levels: int) -> _Rooted | None:
-    """The roots by at most so many ``levels``; None if ‖δM'‖² is more than ``allowed``.
-
-    Overwrites the directions.
+    ``eigen``: of the Gram matrix of the rows; its vectors are overwritten.
     """
-    turned_NC = directions.turned_NC
-    values_N = directions.squares_N.sqrt()
+    vectors_NN = eigen.vectors
+    squares_N = eigen.values.double().clamp_(min=0)
+    values_N = squares_N.sqrt()
     smallest = RESOLVED * float(values_N[-1])
     factors_N = values_N.clamp(min=smallest).rsqrt()
     if floor > smallest:
         factors_N[values_N <= floor] = 0
-    rows_N = _row_errors(directions, slice(0, None))
-    count = _count_of_small(directions.squares_N, factors_N, rows_N, BUDGET * allowed)
+    rows_N = _row_errors(rows_NC, vectors_NN, squares_N, slice(0, None))
+    count = _count_of_small(squares_N, factors_N, rows_N, BUDGET * allowed)
     count = max(count, int((values_N <= smallest).sum()))
     if count == len(values_N):
         return None
-    rotation_error = _separate_(directions, count)
-    of_small_N = _row_errors(directions, slice(0, count))
-    small = _of_small(turned_NC[:count], values_N[:count], floor, allowed, levels)
-    if small is None:
-        return None
-    values_N = torch.cat([small.values_N, values_N[count:]])
-    factors_N = torch.cat([small.factors_N, factors_N[count:]])
+    error_square = 0.0
+    small_map_KK = None
+    of_small_N = torch.zeros_like(rows_N)
+    if count:
+        error_square = _separate_(rows_NC, vectors_NN, squares_N, count)
+        small_KC = times(vectors_NN[:, :count].mT, rows_NC)
+        of_small_N = _row_errors(rows_NC, vectors_NN, squares_N, slice(0, count))
+        small = _of_small(small_KC, values_N[:count], floor, allowed, levels)
+        if small is None:
+            return None
+        small_map_KK = small.map_NN
+        values_N = torch.cat([small.values_N, values_N[count:]])
+        factors_N = torch.cat([small.factors_N, factors_N[count:]])
+        error_square += small.error_square
     of_small_N[:count] = 0  # they are counted in ``small``
     across = _pair_errors(values_N.square(), factors_N, of_small_N)[:count].sum()
     within = _pair_errors(values_N.square(), factors_N, rows_N)[count:].sum()
-    error_square = small.error_square + rotation_error + float(across + within)
+    rounded = UNIT**2 * factors_N.square().mean() * energy(rows_NC)
+    error_square += float(across + within + rounded)
     if not error_square <= allowed:
         return None
-    turned_NC[:count] = small.rows_NC
-    turned_NC[count:].mul_(factors_N[count:, None].to(turned_NC.dtype))
-    return _Rooted(
-        rows_NC=times(directions.vectors_NN, turned_NC),
+    return _Root(
+        map_NN=_map(vectors_NN, factors_N, small_map_KK),
         values_N=values_N,
         factors_N=factors_N,
         error_square=error_square,
     )
 
 
+def _map(vectors_NN: Tensor, factors_N: Tensor, small_map_KK: Tensor | None) -> Tensor:
+    """V f Vᵀ, where the smallest K directions may have a map instead of factors."""
+    factors_N = factors_N.to(vectors_NN.dtype)
+    if small_map_KK is None:
+        return times(vectors_NN * factors_N, vectors_NN.mT)
+    count = len(small_map_KK)
+    small_NK = vectors_NN[:, :count]
+    large_NJ = vectors_NN[:, count:]
+    map_NN = times(large_NJ * factors_N[count:], large_NJ.mT)
+    add_product_(map_NN, times(small_NK, small_map_KK), small_NK.mT)
+    return map_NN
+
+
 def _of_small(
-    turned_KC: Tensor, values_K: Tensor, floor: float, allowed: float, levels: int
-) -> _Rooted | None:
-    """The roots of the K smallest directions of a level, whose ``values_K`` are inexact.
+    small_KC: Tensor, values_K: Tensor, floor: float, allowed: float, levels: int
+) -> _Root | None:
+    """F of the K smallest directions of a level, whose ``values_K`` are inexact.
 
     They get one factor if that is exact enough. A singular value s ≤ τ then becomes s/√τ instead of
     √s. The error is at most √τ/4, and at most √s. The sum of the s is at most √K times the root of
     the sum of s², which is measured.
     """
     count = len(values_K)
-    largest = max([0.0, *values_K[-1:].tolist()])
+    largest = float(values_K[-1])
     if largest <= floor:
         factor = 0.0
         bound = 0.0
     else:
         factor = 1 / math.sqrt(largest)
-        bound = min(count * largest / 16, math.sqrt(count * energy(turned_KC)))
+        bound = min(count * largest / 16, math.sqrt(count * energy(small_KC)))
     if bound <= (1 - BUDGET) / 2 * allowed:
-        return _Rooted(
-            rows_NC=turned_KC * factor,
+        return _Root(
+            map_NN=None,
             values_N=values_K,
             factors_N=torch.full_like(values_K, factor),
             error_square=bound,
         )
     if levels == 1:
         return None
-    return _rooted(_decomposed(turned_KC), floor, allowed, levels - 1)
+    return _root(small_KC, eigenvectors(gram(small_KC.mT)), floor, allowed, levels - 1)
 
 
 def _count_of_small(squares_N: Tensor, factors_N: Tensor, rows_N: Tensor, allowed: float) -> int:
@@ -231,42 +234,36 @@ def _count_of_small(squares_N: Tensor, factors_N: Tensor, rows_N: Tensor, allowe
     return len(sums_N) - int((sums_N <= allowed).sum())
 
 
-def _separate_(directions: _Directions, count: int) -> float:
+def _separate_(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, count: int) -> float:
     """Rotate the ``count`` smallest directions and the others, so that H has nothing of both.
 
     To first order; returns an estimate of ‖δM'‖² for what this leaves. Pairs of nearly equal
     eigenvalues are not separated entirely, but they do no harm.
     """
-    small = slice(0, count)
-    large = slice(count, None)
-    turned_NC = directions.turned_NC
-    vectors_NN = directions.vectors_NN
-    squares_J = directions.squares_N[large, None]
-    gaps_JK = squares_J - directions.squares_N[None, small]
-    mixed_JK = times(turned_NC[large], turned_NC[small].mT)
+    small_NK = vectors_NN[:, :count]
+    large_NJ = vectors_NN[:, count:]
+    squares_J = squares_N[count:, None]
+    gaps_JK = squares_J - squares_N[None, :count]
+    products_NK = times(rows_NC, times(small_NK.mT, rows_NC).mT)
+    mixed_JK = times(large_NJ.mT, products_NK)
     mixed_JK /= torch.maximum(gaps_JK, squares_J / 2).to(mixed_JK.dtype)
-    add_product_(turned_NC[small], mixed_JK.mT, turned_NC[large], -1.0)
-    add_product_(turned_NC[large], mixed_JK, turned_NC[small])
-    add_product_(vectors_NN[:, small], vectors_NN[:, large], mixed_JK, -1.0)
-    add_product_(vectors_NN[:, large], vectors_NN[:, small], mixed_JK.mT)
+    add_product_(small_NK, large_NJ, mixed_JK, -1.0)
+    add_product_(large_NJ, small_NK, mixed_JK.mT)
     second_order_J = mixed_JK.square().sum(dim=1, dtype=torch.float64)
     return float((second_order_J.square() * squares_J[:, 0].sqrt()).sum())
 
 
-def _row_errors(directions: _Directions, columns: slice) -> Tensor:
+def _row_errors(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, columns: slice) -> Tensor:
     """The mean of H_ji² over some directions i, for every j, by random vectors.
 
     An error of V that mixes a large direction j into a small one i is in H_ji; H_ij is small.
     """
-    turned_NC = directions.turned_NC
-    squares_N = directions.squares_N
     count = len(squares_N[columns])
-    if not count:
-        return torch.zeros_like(squares_N)
     generator = torch.Generator().manual_seed(0)
     few_PI = torch.randn(PROBES, count, generator=generator, dtype=torch.float64)
-    few_PI = moved(few_PI, turned_NC.device)
-    products_PN = _on(turned_NC, _on(turned_NC[columns].mT, few_PI))
+    few_PI = moved(few_PI, rows_NC.device)
+    few_PC = _on(rows_NC.mT, _on(vectors_NN[:, columns], few_PI))
+    products_PN = _on(vectors_NN.mT, _on(rows_NC, few_PC))
     products_PN[:, columns] -= few_PI * squares_N[columns]
     return products_PN.square().mean(dim=0) / count
 
