@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtWidgets import QLineEdit, QTreeWidgetItem, QWidget
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QLineEdit, QWidget
 
 from ace_gui.engine.contract.events import Exported, JobProgress, MixturePlanned
 from ace_gui.engine.contract.jobs import MixtureJob
@@ -16,18 +17,15 @@ from ace_gui.gui.dialogs.gguf_panel import GgufPanel
 from ace_gui.gui.dialogs.output_dialogs import free_folder
 from ace_gui.gui.panels.job_page import RunButton, problem_label, show_problem
 from ace_gui.gui.state.output_size import check_folder
-from ace_gui.gui.text import file_name, plain, tooltip
+from ace_gui.gui.text import file_name, plain
 from ace_gui.gui.theme import Face, change_kind
 from ace_gui.gui.widgets.controls import named, push_button
 from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of
 from ace_gui.gui.widgets.form import Form
-from ace_gui.gui.widgets.labels import muted_label, plain_label, secondary_label
-from ace_gui.gui.widgets.layout import across, down, pane
-from ace_gui.gui.widgets.tables import row_tree
+from ace_gui.gui.widgets.labels import heading, muted_label, plain_label, secondary_label
+from ace_gui.gui.widgets.layout import WrappedColumn, across, down, pane, scroll_area
 
 _PURPOSE: Final = "exports"
-_ROWS: Final = 6
-"""Experts that are visible without scrolling."""
 
 
 class MixtureDialog(Dialog):
@@ -48,26 +46,13 @@ class MixtureDialog(Dialog):
         self.problem = problem_label()
         self.outcome = muted_label()
         self.gguf = GgufPanel(engine)
-        self.experts = row_tree("Experts", ["Expert", "Prompts"])
-        self.experts.header().setStretchLastSection(True)
-        for name, prompts in mixture.experts:
-            item = QTreeWidgetItem(self.experts, [plain(name), plain(prompts)])
-            item.setToolTip(1, tooltip(prompts))
-        self.experts.setFixedHeight((_ROWS + 2) * self.fontMetrics().height() * 3 // 2)
+        self.area = scroll_area("What the file says", self._content())
         self.fit(60, 36, lines=True)
-        title = plain_label(plain(mixture.file.name), role=Face.TITLE)
-        notes = muted_label(plain(" ".join(mixture.notes)))
-        notes.setVisible(bool(mixture.notes))
         self.fill(
-            title,
-            self._facts(),
-            self.experts,
-            notes,
+            (self.area, 1),
             self._place(),
             self.problem,
-            across(self.outcome, None, self.run),
-            self.gguf,
-            None,
+            across((self.outcome, 1), self.run),
         )
         self.folder.textChanged.connect(self.refresh)
         self.operation.changed.connect(self.refresh)
@@ -77,13 +62,29 @@ class MixtureDialog(Dialog):
         self.folder.setText(str(free_folder(start, file_name(mixture.file.stem))))
         self.refresh()
 
+    def _content(self) -> QWidget:
+        """All but the folder and the button. It scrolls, because prompts are shown whole."""
+        mixture = self.mixture
+        notes = muted_label(" ".join(mixture.notes))
+        notes.setVisible(bool(mixture.notes))
+        experts = []
+        for name, prompts in mixture.experts:
+            sentence = secondary_label(prompts)
+            sentence.setAccessibleName(f"Prompts of {name}")
+            experts.append(pane(down(plain_label(name), sentence, gap=0)))
+        column = WrappedColumn()
+        title = plain_label(mixture.file.name, role=Face.TITLE)
+        parts = title, self._facts(), heading("Experts"), *experts, notes, self.gguf, None
+        column.setLayout(down(*parts, margins=(0, 0, 8, 0)))
+        return column
+
     def _facts(self) -> QWidget:
         mixture = self.mixture
         form = Form()
         size = human_bytes(mixture.bytes)
         form.add_row("Makes", plain_label(f"{mixture.model_class}, about {size}"))
-        form.add_row("Attention", plain_label(plain(mixture.attention)))
-        form.add_row("Routers", plain_label(plain(mixture.routers)))
+        form.add_row("Attention", plain_label(mixture.attention))
+        form.add_row("Routers", plain_label(mixture.routers))
         return form
 
     def _place(self) -> QWidget:
@@ -125,10 +126,15 @@ class MixtureDialog(Dialog):
             self.outcome.setText(plain(sentence.strip()))
             if self.gguf.folder != built.folder:
                 self.gguf.offer(built.folder)
+                QTimer.singleShot(0, self.gguf, self._show_gguf)
         elif self._goes_on:
             self.outcome.setText("Stopped; what is finished is kept.")
         else:
             self.outcome.setText("")
+
+    def _show_gguf(self) -> None:
+        """Scroll to what can be made of the mixture, which is laid out by now."""
+        self.area.ensureWidgetVisible(self.gguf)
 
     @property
     def _path(self) -> Path:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel
 
 from ace_gui.engine.contract.events import (
     JobCancelled,
@@ -20,6 +22,13 @@ from ace_gui.engine.runner import Runner
 from ace_gui.errors import RecipeError
 from ace_gui.gui.dialogs.mixture_dialog import MixtureDialog
 from tests.helpers.dense_models import dense_folder, with_tokenizer
+
+
+def _prompts(dialog: MixtureDialog) -> dict[str, str]:
+    """What is read beside each expert's name."""
+    start = "Prompts of "
+    labels = [label for label in dialog.findChildren(QLabel) if label.accessibleName()]
+    return {label.accessibleName().removeprefix(start): label.text() for label in labels}
 
 
 @pytest.fixture
@@ -51,9 +60,10 @@ def dialog(window, worker, file) -> MixtureDialog:
 
 def test_opening_the_file_shows_what_it_makes(dialog, window, worker):
     assert dialog.isVisible()
-    rows = [dialog.experts.topLevelItem(row) for row in range(2)]
-    assert [row.text(0) for row in rows] == ["coder", "writer"]
-    assert rows[0].text(1) == "the code loop; not: story"
+    assert _prompts(dialog) == {
+        "coder": "the code loop; not: story",
+        "writer": "a king and the sea",
+    }
     assert dialog.mixture.model_class == "MixtralForCausalLM"
     assert dialog.mixture.attention == "of base"
     assert window.session.draft.inputs.base is None, "nothing else was opened"
@@ -132,4 +142,21 @@ def test_many_experts_and_notes(window):
         notes=("12 experts are not a power of two; llama.cpp and others may refuse that.",),
     )
     window.conductor.mixture_opened.emit(mixture)
-    assert window.dialogs.mixture.experts.topLevelItemCount() == len(names)
+    dialog = window.dialogs.mixture
+    assert list(_prompts(dialog)) == [name for name, _ in names]
+    dialog.resize(dialog.width(), 400)
+    assert dialog.height() == 400, "it is scrolled where the screen is low"
+    QTest.qWait(20)
+    assert dialog.area.verticalScrollBar().maximum() > 0
+    for label in dialog.findChildren(QLabel):
+        assert label.height() >= label.heightForWidth(label.width()), label.text()
+
+
+def test_what_can_be_made_of_it_is_scrolled_to(dialog, worker, tmp_path):
+    dialog.resize(dialog.width(), 300)
+    dialog.folder.setText(str(tmp_path / "out"))
+    dialog.run.click()
+    number = worker.newest(MixtureJob)
+    worker.say(*steps_of(worker.jobs[number], Runner()), JobDone(), job=number)
+    QTest.qWait(20)
+    assert dialog.area.verticalScrollBar().value() > 0
