@@ -50,7 +50,7 @@ class FigureContent:
         return [
             row
             for row in self.merged_rows()
-            if (layer := self.statistics.get(row.name)) is None or any(layer.energies.values())
+            if (layer := self.statistics.get(row.name)) is None or not layer.is_unchanged
         ]
 
     def rows_with_gamma(self) -> list[tuple[PlanRow, float]]:

@@ -52,6 +52,11 @@ class LayerStatistics:
     not computed.
     """
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether no expert changes the tensor, such as with adapters elsewhere."""
+        return not any(self.energies.values())
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayerReport(MethodFigures):

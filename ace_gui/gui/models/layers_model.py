@@ -84,6 +84,9 @@ class LayersModel(QAbstractItemModel):
         self._layers: tuple[LayerRow, ...] = ()
         self._indices: dict[str, int] = {}
         self._gamma: NDArray[np.float64] = np.empty(0)
+        self._unchanged: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
+        self._arranged: NDArray[np.bool_] = self._unchanged
+        """``_unchanged`` when the rows were last arranged."""
         self._order: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._positions: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._filter = ("", "", False)
@@ -113,18 +116,19 @@ class LayersModel(QAbstractItemModel):
             prefix = shared_prefix([row.name for row in rows if row.block is not None])
             self._layers = tuple(LayerRow(row, session, self._healths, prefix) for row in rows)
             self._indices = {row.name: index for index, row in enumerate(rows)}
-            self._read_gammas()
+            self._read_figures()
             self._arrange()
             self.endResetModel()
         else:
-            self._read_gammas()
+            self._read_figures()
             self._find_useful()
             self._show_all()
 
     def set_filter(self, text: str, role: str, *, merged: bool = False) -> None:
         """Show only tensors with ``text`` in their names and with this role, "" for all.
 
-        ``merged``: only tensors that a method merges or an override names, if there are any.
+        ``merged``: only tensors that an expert changes and a method merges, and those that an
+        override names, if there are any.
         """
         if (text.lower(), role, merged) != self._filter:
             self._filter = (text.lower(), role, merged)
@@ -147,8 +151,8 @@ class LayersModel(QAbstractItemModel):
 
     @property
     def total_merged(self) -> int:
-        """The number of tensors that a method merges or an override names."""
-        return sum(map(_is_merged, self._layers))
+        """The number of tensors that ``set_filter`` shows as merged."""
+        return int(self._merged().sum())
 
     @property
     def shown(self) -> list[LayerRow]:
@@ -329,13 +333,19 @@ class LayersModel(QAbstractItemModel):
         return None
 
     def _count(self, indices: NDArray[np.intp]) -> str:
-        """``6 matrices``, ``16 tensors``, ``6 merged, 10 averaged``."""
-        counts = Counter(self._layers[index].row.disposition for index in indices)
-        if set(counts) == {Disposition.MERGED}:
+        """``6 matrices``, ``16 tensors``, ``6 merged, 10 averaged``, ``4 merged, 2 unchanged``."""
+        layers = [self._layers[index] for index in indices]
+        unchanged = sum(layer.row.is_merged and _is_unchanged(layer) for layer in layers)
+        counts = Counter(layer.row.disposition for layer in layers)
+        if set(counts) == {Disposition.MERGED} and not unchanged:
             if all(len(self._layers[index].row.shape) == 2 for index in indices):
                 return counted(len(indices), "matrix", "matrices")
             return counted(len(indices), "tensor", "tensors")
-        return ", ".join(f"{counts[kind]} {kind.value}" for kind in Disposition if counts[kind])
+        counts[Disposition.MERGED] -= unchanged
+        parts = [f"{counts[kind]} {kind.value}" for kind in Disposition if counts[kind]]
+        if unchanged:
+            parts.append(f"{unchanged} unchanged")
+        return ", ".join(parts)
 
     def _at(self, position: int, column: int) -> QModelIndex:
         if not self.groups:
@@ -347,18 +357,23 @@ class LayersModel(QAbstractItemModel):
 
     def _learn(self, name: str) -> None:
         if not name:
-            self._read_gammas()
+            self._read_figures()
             self._show_all()
         elif (index := self._indices.get(name)) is not None:
             self._gamma[index] = self._layers[index].gamma
+            self._unchanged[index] = _is_unchanged(self._layers[index])
             start_once(self._timer)
 
-    def _read_gammas(self) -> None:
+    def _read_figures(self) -> None:
+        count = len(self._layers)
         gammas = (layer.gamma for layer in self._layers)
-        self._gamma = np.fromiter(gammas, dtype=np.float64, count=len(self._layers))
+        self._gamma = np.fromiter(gammas, dtype=np.float64, count=count)
+        unchanged = map(_is_unchanged, self._layers)
+        self._unchanged = np.fromiter(unchanged, dtype=np.bool_, count=count)
 
     def _show_all(self) -> None:
-        if self._sorting[0] >= GAMMA.index:
+        moved = not np.array_equal(self._unchanged, self._arranged)
+        if moved or self._sorting[0] >= GAMMA.index:
             self._reset()
         else:
             self._refresh()
@@ -376,6 +391,7 @@ class LayersModel(QAbstractItemModel):
         self.endResetModel()
 
     def _arrange(self) -> None:
+        self._arranged = self._unchanged.copy()
         visible = np.flatnonzero(self._mask())
         column, order = self._sorting
         if column >= 0 and visible.size:
@@ -403,14 +419,21 @@ class LayersModel(QAbstractItemModel):
 
     def _mask(self) -> NDArray[np.bool_]:
         text, role, merged = self._filter
-        merged = merged and self.total_merged > 0
         hits = (
-            text in layer.row.name.lower()
-            and role in ("", layer.row.role)
-            and (not merged or _is_merged(layer))
+            text in layer.row.name.lower() and role in ("", layer.row.role)
             for layer in self._layers
         )
-        return np.fromiter(hits, dtype=np.bool_, count=len(self._layers))
+        mask = np.fromiter(hits, dtype=np.bool_, count=len(self._layers))
+        if merged and self.total_merged:
+            mask &= self._merged()
+        return mask
+
+    def _merged(self) -> NDArray[np.bool_]:
+        """Which tensors are merged, by what is known since they were last arranged."""
+        rows = (layer.row for layer in self._layers)
+        named = np.array([row.override is not None for row in rows], dtype=np.bool_)
+        merged = np.array([layer.row.is_merged for layer in self._layers], dtype=np.bool_)
+        return named | (merged & ~self._arranged)
 
     def _ranks(self, column: int) -> NDArray[np.float64]:
         keys = [COLUMNS[column].sort_key(layer) for layer in self._layers]
@@ -419,9 +442,10 @@ class LayersModel(QAbstractItemModel):
         return np.array(keys, dtype=np.float64)
 
 
-def _is_merged(layer: LayerRow) -> bool:
-    """Whether a method merges the tensor or an override names it, also one that excludes it."""
-    return layer.row.disposition is Disposition.MERGED or layer.row.override is not None
+def _is_unchanged(layer: LayerRow) -> bool:
+    """Whether no expert changes the tensor, as far as that is known."""
+    statistics = layer.statistics
+    return statistics is not None and statistics.is_unchanged
 
 
 def _groups(blocks: list[int | None]) -> tuple[LayerGroup, ...]:

@@ -211,7 +211,10 @@ class LayersPanel(QWidget):
         self.model = LayersModel(session, healths, self)
         self.text = search_field("Filter layers by name", "Filter by name")
         self.shown = Segments("Which tensors are shown")
-        self.shown.add("Merged", "Tensors that a method merges, and those with an override")
+        self.shown.add(
+            "Merged",
+            "Tensors that an expert changes and a method merges, and those with an override",
+        )
         self.shown.add("All", "Every tensor of the model")
         self.role = Choice("Filter layers by role", {"": (EVERY_ROLE, "")})
         self.table = LayerView(self.model)

@@ -434,7 +434,7 @@ class Footer(QStatusBar):
         unchanged = [
             row
             for row in rows
-            if row.is_merged and row.name in known and not any(known[row.name].energies.values())
+            if row.is_merged and row.name in known and known[row.name].is_unchanged
         ]
         kinds[Disposition.MERGED] -= len(unchanged)
         counts += [f"{kinds[kind]} {kind.value}" for kind in Disposition if kinds[kind]]

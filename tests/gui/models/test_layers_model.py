@@ -122,6 +122,21 @@ def test_only_what_is_merged_is_shown_where_anything_is(model):
     assert model.total_merged == 3
 
 
+def test_what_no_expert_changes_is_not_among_the_merged(model, session):
+    model.set_filter("", "", merged=True)
+    still = LayerStatistics(name="layer.2.q", energies=dict.fromkeys(("sst2", "cola"), 0.0))
+    session.layers.record_statistics(still)
+    assert "layer.2.q" in names(model), "rows stay where they are while others are read"
+    session.layers.learnt.emit("")
+    assert names(model) == ["layer.0.q", "layer.10.q"]
+    assert model.total_merged == 2
+    model.set_filter("", "")
+    assert "layer.2.q" in names(model)
+    assert model.total_merged == 2
+    block = model.index_of("layer.2.q").parent()
+    assert model.index(block.row(), TENSOR.index).data(COUNT) == "1 unchanged"
+
+
 def test_a_tensor_that_an_override_names_stays_among_the_merged(model, session):
     model.set_filter("", "", merged=True)
     own = RowOverride(method="ace", parameters={}, weights=(1.0, 1.0), rules=(0,))
