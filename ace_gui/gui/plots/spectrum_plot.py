@@ -158,6 +158,11 @@ def _refined_count(spectrum: LayerSpectrum) -> int:
     return 0
 
 
+_NAMES: Final = " · ".join(f"{100 * mark:.0f}" for mark in MARKS) + " %"
+"""Of the lines at ``MARKS``, above all curves. Between the lines, curves would cover them."""
+_ABOVE_ALL: Final = 0.16  # of the axis, where the names are
+
+
 class Quantity(Enum):
     """What the vertical axis shows, as its name, its definition, and the axis' title."""
 
@@ -306,10 +311,8 @@ class SpectrumPlot(SpecPlot):
             "%n values under {floor}·σ₁ cut off",
             floor=power_of_ten(_FLOOR_EXPONENT),
         )
-        marks = [
-            PlotMark(value=mark, label=f"{100 * mark:.0f} %", share=0.55 + 0.17 * index)
-            for index, mark in enumerate(MARKS)
-        ]
+        marks = [PlotMark(value=mark) for mark in MARKS[:-1]]
+        marks.append(PlotMark(value=MARKS[-1], label=_NAMES, share=1.0, above=True))
         return replace(
             spectra,
             sentence=" · ".join(filter(None, (spectra.sentence, remark if cut else ""))),
@@ -318,7 +321,7 @@ class SpectrumPlot(SpecPlot):
             y=PlotAxis(
                 title=quantity.value[2],
                 low=None if logarithmic else 0.0,
-                padding=0.04,
+                padding=_ABOVE_ALL if share else 0.04,
                 scale=100.0 if share else 1.0,
             ),
             marks=marks if share else spectra.marks,

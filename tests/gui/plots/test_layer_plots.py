@@ -143,6 +143,18 @@ def test_marks_stand_where_a_merge_reaches_90_95_and_99_percent(spectra):
     assert f"{BEFORE}: reached" not in spectra.items
 
 
+def test_names_of_the_marks_are_above_all_curves(spectra):
+    spectra.quantity.choose(Quantity.ENERGY)
+    lines = [line for line in items_of(spectra, pg.InfiniteLine) if line.isVisible()]
+    assert {0.9, 0.95, 0.99} <= {line.value() for line in lines}
+    (label,) = [line.label for line in lines if getattr(line, "label", None)]
+    assert label.toPlainText() == "90 · 95 · 99 %"
+    box = spectra.canvas.getViewBox()
+    rect = box.mapFromItemToView(label, label.boundingRect()).boundingRect()
+    assert rect.bottom() <= box.viewRect().bottom(), "it is whole"
+    assert rect.center().y() > 1
+
+
 def test_two_merges_of_a_layer_lie_over_one_another(spectra):
     spectra.show_comparison(spectrum(0), spectrum(1), labels=("now", "tried"))
     labels = [curve.label for curve in spectra.curves()]

@@ -129,12 +129,16 @@ class PlotAxis:
 
 @dataclass(frozen=True, kw_only=True)
 class PlotMark:
-    """A line across the plot at a value of one axis, with a label at a share of its length."""
+    """A line across the plot at a value of one axis, with a label at a share of its length.
+
+    ``above``: the label ends there, above the line, instead of being on it.
+    """
 
     value: float
     label: str = ""
     upright: bool = False
     share: float = 0.5
+    above: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

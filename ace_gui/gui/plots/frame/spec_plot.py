@@ -236,6 +236,8 @@ class SpecPlot(Plot):
     def _line_of(self, mark: PlotMark) -> pg.InfiniteLine:
         if mark.upright:
             anchor = [(-0.04, 0.5), (1.04, 0.5)]
+        elif mark.above:
+            anchor = [(1.0, 1.0)] * 2
         else:
             anchor = [(0.5, 0.5)] * 2
         options = {
