@@ -157,4 +157,4 @@ def test_the_sentence_stands_where_the_settings_are(opened, worker, qtbot):
     number = worker.newest(SampleMergesJob)
     worker.say(report(LAYERS[0], 7.0), JobDone(), job=number)
     assert panel.forecast.isVisible()
-    assert panel.forecast.full_text.endswith("Estimated from 1 of 3 matrices.")
+    assert panel.forecast.text().endswith("Estimated from 1 of 3 matrices.")
