@@ -382,6 +382,8 @@ class TaskDescribed:
     """The columns used, by role."""
     count: int = 0
     """Number of examples."""
+    chance: float | None = None
+    """The score of answers at random; None if it is not known."""
     examples: tuple[ShownExample, ...] = ()
     """The first examples."""
     fault: str = ""

@@ -116,6 +116,11 @@ class Evaluator:
         return True
 
     @classmethod
+    def chance(cls, data: TaskData, config: Mapping[str, Any]) -> float | None:
+        """The share of right answers among answers at random; None if it is not known."""
+        return None
+
+    @classmethod
     def for_class(cls, class_name: str) -> type[Evaluator]:
         """The evaluator for models of a class; a subclass for those that are run differently."""
         return cls
@@ -250,6 +255,10 @@ class OfHead(Evaluator):
 
 class Labelled(JudgedByLabels, OfHead):
     """The answer is the label with the highest logit, among those of the task."""
+
+    @classmethod
+    def chance(cls, data: TaskData, config: Mapping[str, Any]) -> float | None:
+        return 1 / len(labels_of(data.task, config).allowed)
 
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:

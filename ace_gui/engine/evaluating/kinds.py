@@ -89,6 +89,10 @@ class ClipZeroShot(JudgedByLabels, OfPictures):
         return sorted({_name(data, example) for example in data.examples})
 
     @classmethod
+    def chance(cls, data: TaskData, config: Mapping[str, Any]) -> float | None:
+        return 1 / len(cls.names(data, config))
+
+    @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
         names = cls.names(data, config)
         return [names.index(_name(data, example)) for example in data.examples]

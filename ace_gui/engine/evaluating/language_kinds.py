@@ -6,6 +6,7 @@ import math
 import re
 import string
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -180,6 +181,10 @@ class MultipleChoice(JudgedByLabels, OfText):
         if class_name.endswith("ForMultipleChoice"):
             return cls
         return LanguageChoice
+
+    @classmethod
+    def chance(cls, data: TaskData, config: Mapping[str, Any]) -> float | None:
+        return fmean(1 / len(example.inputs[CHOICES]) for example in data.examples)
 
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:

@@ -55,7 +55,7 @@ from ace_gui.engine.planning.recipe_models import RecipeModels
 from ace_gui.errors import WorkbenchError
 from ace_gui.methods.shared.expert_modules import ModuleKind
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.task_kinds import TOKENS
+from ace_gui.recipe.task_kinds import TOKENS, Metric
 from ace_gui.recipe.values import Task
 from ace_gui.steps import Steps
 
@@ -136,6 +136,8 @@ def _describe(
     names = answers.names(first.data, first.loading.config)
     examples = first.data.examples
     description["count"] = len(examples)
+    if description["metric"] is Metric.ACCURACY:
+        description["chance"] = answers.chance(first.data, first.loading.config)
     description["examples"] = tuple(
         shown_example(example, cut(answers.text(example, target, names)))
         for example, target in zip(examples[:SHOWN], first.targets, strict=False)

@@ -272,6 +272,7 @@ _EXPORTED: Final[tuple[tuple[str, Callable[[TaskFigures], object]], ...]] = (
     ("lost", lambda row: row.lost),
     ("gained", lambda row: row.gained),
     ("n", lambda row: row.n),
+    ("chance", lambda row: row.chance),
 )
 
 

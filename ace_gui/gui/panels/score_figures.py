@@ -228,6 +228,17 @@ NOTE: Final = (
 )
 
 
+def _chance_words(rows: Sequence[TaskFigures]) -> str:
+    """``Chance: digits 0.100, shapes 0.167.``, one number for all tasks, or nothing if unknown."""
+    tasks = [row for row in rows if isfinite(row.chance) and not row.is_mean]
+    if not tasks:
+        return ""
+    if len({row.chance for row in tasks}) == 1 and len(tasks) == sum(not r.is_mean for r in rows):
+        return f"Chance: {score_text(tasks[0].chance)}."
+    words = (f"{plain(row.title)} {score_text(row.chance)}" for row in tasks)
+    return f"Chance: {', '.join(words)}."
+
+
 class FiguresCard(QWidget):
     """A card with the table of scores. Its menu copies and saves all digits and standard errors."""
 
@@ -246,7 +257,8 @@ class FiguresCard(QWidget):
             box.chosen.connect(self._choose)
         pair = across((self.first, 1), muted_label("against"), (self.second, 1))
         question = heading("Is the difference significant?")
-        parts = (heading("Figures"), self.table, muted_label(NOTE), question, pair, self.test)
+        self.note = muted_label(NOTE)
+        parts = (heading("Figures"), self.table, self.note, question, pair, self.test)
         self.setLayout(down(*parts, margins=(8, 6, 8, 8)))
 
     def _make_table(self) -> QTableView:
@@ -274,6 +286,7 @@ class FiguresCard(QWidget):
         """
         if tuple(rows) != self.model.rows:
             self.model.show_figures(rows)
+            self.note.setText(f"{NOTE} {_chance_words(rows)}".strip())
             self._fit()
         options = {key: (title, title) for key, title in models.items()} or {"": ("–", "")}
         self.first.offer(options)

@@ -177,6 +177,7 @@ class ScoresTab(JobPage):
             title=row.title,
             bars=bars,
             colour=expert_colour(self.session, row.owner),
+            chance=float("nan") if shares else row.chance,
             is_mean=row.is_mean,
         )
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from PySide6.QtCore import Qt
 
 from ace_gui.engine.contract.events import EnergyByRank
 from ace_gui.engine.contract.scored import TunePoint
@@ -211,6 +212,7 @@ def _words(point: TunePoint) -> str:
 # parts of a group's width
 _WIDTH = 0.25
 _STEP = 0.29
+_HALF: Final = 0.45  # of a line at chance
 _MERGE: Final = 1  # index of the merge among base, merge and expert
 
 
@@ -221,6 +223,8 @@ class ScoreGroup:
     title: str
     bars: tuple[ScoreFigure, ScoreFigure, ScoreFigure]
     colour: str = ""
+    chance: float = math.nan
+    """The score of answers at random; NaN if unknown."""
     is_mean: bool = False
 
 
@@ -240,14 +244,15 @@ class ScoreBarsPlot(BarsPlot):
             known_pairs = [
                 pair for pair in zip(names, group.bars, strict=True) if _is_known(pair[1])
             ]
-            return f"{group.title}: " + ", ".join(
-                f"{n} {figure_words(bar)}" for n, bar in known_pairs
-            )
+            parts = [f"{n} {figure_words(bar)}" for n, bar in known_pairs]
+            if math.isfinite(group.chance):
+                parts.append(f"chance {score_text(group.chance)}")
+            return f"{group.title}: {', '.join(parts)}"
 
         self.present(
             PlotSpec(
                 title=sentence_case(f"{quantity} by task"),
-                curves=_legend(),
+                curves=[*_legend(), *_chances(groups)],
                 bars=[
                     _bar(n, series, group)
                     for n, group in enumerate(groups)
@@ -290,6 +295,25 @@ def _legend() -> list[PlotCurve]:
     ]
 
 
+def _chances(groups: Sequence[ScoreGroup]) -> list[PlotCurve]:
+    """A line across the bars of each task at the score of answers at random."""
+    if not any(math.isfinite(group.chance) for group in groups):
+        return []
+    ends = [(n - _HALF, n + _HALF, n + _HALF) for n in range(len(groups))]
+    heights = [(group.chance, group.chance, math.nan) for group in groups]
+    return [
+        PlotCurve(
+            key="chance",
+            label="chance",
+            x=np.array(ends).ravel(),
+            y=np.array(heights).ravel(),
+            colour="text2",
+            style=Qt.PenStyle.DashLine,
+            width=1.4,
+        )
+    ]
+
+
 def _score_columns(groups: Sequence[ScoreGroup], names: Sequence[str]) -> list[FigureColumn]:
     """The figures and their standard errors as a table."""
     columns = [FigureColumn("task", [group.title for group in groups])]
@@ -298,6 +322,9 @@ def _score_columns(groups: Sequence[ScoreGroup], names: Sequence[str]) -> list[F
         columns.append(FigureColumn(name, np.array([bar.value for bar in bars])))
         errors = np.array([bar.error for bar in bars])
         columns.append(FigureColumn(f"± {name}", errors, "Standard error."))
+    chances = np.array([group.chance for group in groups])
+    if np.isfinite(chances).any():
+        columns.append(FigureColumn("chance", chances, "The score of answers at random."))
     return columns
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from PySide6.QtCore import QObject, Signal
@@ -168,6 +169,8 @@ class TaskFigures:
     """Examples that the merge has right and the expert has not; None if unknown."""
     n: int
     """Number of examples."""
+    chance: float = math.nan
+    """The score of answers at random; NaN if unknown."""
     is_mean: bool = False
     """Whether it is the mean of all tasks."""
 
@@ -185,6 +188,7 @@ def figures_of(scores: KnownScores, model: str) -> list[TaskFigures]:
         if known_one is None:
             continue
         lost, gained = _changes(merged, expert)
+        description = scores.described(task)
         rows.append(
             TaskFigures(
                 title=title,
@@ -198,6 +202,7 @@ def figures_of(scores: KnownScores, model: str) -> list[TaskFigures]:
                 lost=lost,
                 gained=gained,
                 n=known_one.n,
+                chance=_number(description.chance if description else None),
             )
         )
     if len(rows) > 1:
@@ -246,6 +251,7 @@ def _mean(scores: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskF
         lost=None if None in lost else sum(lost),
         gained=None if None in gained else sum(gained),
         n=sum(row.n for row in rows),
+        chance=fmean(row.chance for row in rows),
         is_mean=True,
     )
 

@@ -26,7 +26,7 @@ from ace_gui.engine.runner import Runner
 from ace_gui.paths import resource_path
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
-from ace_gui.recipe.values import Task, TaskKind
+from ace_gui.recipe.values import Metric, Task, TaskKind
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +137,18 @@ def test_a_task_is_described_with_all_that_is_guessed(sample: Recipe, tmp_path):
     assert {"digits_images", "counts_labels"} <= set(found.table_columns)
     assert (found.roles, found.count, len(found.examples)) == (("image", "label"), 40, 3)
     assert all(example.label.isdigit() for example in found.examples)
+    assert found.chance == pytest.approx(1 / 10)
+
+
+def test_chance_is_known_where_an_accuracy_is_of_labels_of_a_number(sample: Recipe):
+    digits = sample.tasks[0]
+    fewer = tuple(f"digits/{digit}" for digit in range(10))
+    other = replace(digits, metric=Metric.F1)
+    (found,) = described(sample, other)
+    assert found.fault == ""
+    assert found.chance is None
+    (found,) = described(sample, replace(digits, labels=fewer))
+    assert found.chance == pytest.approx(1 / len(fewer))
 
 
 def test_what_is_wrong_with_a_task_is_one_sentence_and_the_rest_is_known(sample: Recipe, tmp_path):

@@ -478,6 +478,26 @@ def test_scores_of_other_models_and_tasks_are_forgotten(page, loaded, worker):
     assert known.models == frozenset()
 
 
+def test_chance_is_a_line_and_a_column_where_it_is_known(page, loaded, worker):
+    store = record_scores(loaded, worker)
+    index = scores_place(page)
+    assert "chance" not in index.bars.items
+    assert "Chance" not in index.figures.note.text()
+    known = loaded.session.results.scores
+    known.describe(described(TASK_DATA[0], chance=0.25))
+    index.refresh()
+    x, y = index.bars.items["chance"].getOriginalDataset()
+    drawn = np.isfinite(y)
+    assert set(y[drawn]) == {0.25}
+    assert set(np.round(x[drawn])) == {1}, "not for the mean, as chance is not known of all tasks"
+    rows = {row.title: row for row in figures_of(known, store)}
+    assert rows["cola"].chance == 0.25
+    assert math.isnan(rows["mean"].chance)
+    assert index.figures.note.text().endswith("Chance: cola 0.250.")
+    column = [column for column in index.figures.model.exported() if column.title == "chance"]
+    assert list(column[0].values)[1] == 0.25
+
+
 def test_perplexities_are_drawn_as_shares_of_the_experts(page, loaded):
     loaded.session.draft.set_tasks(TASK_DATA)
     known = loaded.session.results.scores
