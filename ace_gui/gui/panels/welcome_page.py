@@ -395,6 +395,7 @@ _SAMPLE: Final = (
     "seconds; nothing is downloaded."
 )
 _IMAGES: Final = 2000
+_SURE: Final = 1.96  # standard errors to each side of an interval of 95 %
 _METHODS: Final = {
     "Weight averaging": "linear",
     "ACE, published": "ace",
@@ -411,7 +412,7 @@ class SampleCard(QWidget):
         card.setProperty("kind", "card")
         title = plain_label("The sample: five experts, one small model", role=Face.HEADING)
         self.bars = NamedBars(card)
-        self.bars.show_bars(_bars())
+        self.bars.show_bars(sample_bars())
         self.begin = action_button(sample, "Merge the sample", card, kind="tinted")
         self.begin.setIcon(icon("play", "accent_on_tint"))
         learn = action_button(tutorial, "Take the tutorial", card, kind="ghost")
@@ -419,7 +420,10 @@ class SampleCard(QWidget):
         below.addWidget(self.begin)
         below.addWidget(learn)
         what = secondary_label(_SAMPLE)
-        unit = f"Mean accuracy on {_IMAGES} held-out images ± its standard error"
+        unit = (
+            f"Mean accuracy on {_IMAGES} held-out images ± its standard error, with intervals "
+            "of 95\u00a0%. Those of the two ACE merges overlap: by these images neither is better."
+        )
         parts = (SamplePictures(), title, what, self.bars, muted_label(unit), 4, below)
         card.setLayout(down(*parts, margins=[_PADDING] * 4))
         self.setLayout(down(heading("New here?"), card, None, gap=12))
@@ -471,12 +475,19 @@ class SamplePictures(QWidget):
         return min(max(room, pixels), _LARGEST * pixels)
 
 
-def _bars() -> list[Bar]:
+def sample_bars() -> list[Bar]:
+    """The mean accuracies on the sample, with intervals of 95 %."""
     figures = sample_figures()
     means = {title: figures.methods[name] for title, name in _METHODS.items()}
     bars = {"base": figures.base, **means, "experts": figures.experts}
     return [
-        Bar(title, mean, f"{mean:.3f} ± {_error(mean):.3f}", strong=title == recommended.TITLE)
+        Bar(
+            title,
+            mean,
+            f"{mean:.3f} ± {_error(mean):.3f}",
+            strong=title == recommended.TITLE,
+            error=_SURE * _error(mean),
+        )
         for title, mean in bars.items()
     ]
 

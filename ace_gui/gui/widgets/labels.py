@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from PySide6.QtCore import QByteArray, QEvent, QRectF, QSize, Qt
-from PySide6.QtGui import QFontMetricsF, QIcon, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtCore import QByteArray, QEvent, QLineF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QIcon, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
@@ -158,16 +158,20 @@ class Swatch(QWidget):
 
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _BAR: Final = 6.0  # px: height
+_END: Final = 4.0  # px: half of the line at an end of an interval
 _NAME: Final = 0.5  # maximum part of the width
 
 
 class Bar(NamedTuple):
-    """A bar with a name and a number. ``share``: its length, 0 to 1. ``strong``: highlighted."""
+    """A bar with a name and a number. ``share``: its length, 0 to 1. ``strong``: highlighted.
+    ``error``: half of the interval that is drawn at its end, in the same unit.
+    """
 
     title: str
     share: float
     text: str
     strong: bool = False
+    error: float = 0.0
 
 
 class NamedBars(QWidget):
@@ -223,8 +227,22 @@ class NamedBars(QWidget):
             track.moveTop(row.center().y() - _BAR / 2)
             colour = self._colour or ("merged" if bar.strong else "base")
             paint_share(painter, track, bar.share, colour, "sunk")
+            if bar.error:
+                _paint_interval(painter, track, bar)
             number_rect = QRectF(row.right() - number, row.top(), number, row.height())
             write(painter, number_rect, bar.text, font, ink, align=_RIGHT)
+
+
+def _paint_interval(painter: QPainter, track: QRectF, bar: Bar) -> None:
+    """Paint a line with two ends across the end of a bar in ``track``."""
+    theme = current_theme()
+    middle = track.center().y()
+    ends = [track.left() + track.width() * (bar.share + side * bar.error) for side in (-1, 1)]
+    lines = [QLineF(ends[0], middle, ends[1], middle)]
+    lines += [QLineF(end, middle - _END, end, middle + _END) for end in ends]
+    for colour, width in ((theme.card, 3.5), (theme.text, 1.2)):
+        painter.setPen(QPen(QColor(colour), width))
+        painter.drawLines(lines)
 
 
 # in the drawings: of formulas, of the names of lines

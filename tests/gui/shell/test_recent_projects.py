@@ -12,7 +12,13 @@ from PySide6.QtWidgets import QFileDialog
 
 from ace_gui.engine.contract.jobs import LoadRecipeJob
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.panels.welcome_page import RecentRow, SamplePictures, last_use, summary_of
+from ace_gui.gui.panels.welcome_page import (
+    RecentRow,
+    SamplePictures,
+    last_use,
+    sample_bars,
+    summary_of,
+)
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.known_scores import sample_figures
 from ace_gui.gui.state.settings import RecentProject, Settings
@@ -217,6 +223,16 @@ def test_the_pictures_are_those_of_the_held_out_data(qtbot):
                 for y in range(side)
             ]
             assert shown == image.tolist(), task
+
+
+def test_the_intervals_of_the_two_ace_merges_overlap_as_the_card_says():
+    bars = {bar.title: bar for bar in sample_bars()}
+    published = bars["ACE, published"]
+    best = bars[recommended.TITLE]
+    for bar in bars.values():
+        error = float(bar.text.partition("± ")[2])
+        assert bar.error == pytest.approx(1.96 * error, rel=0.06)
+    assert abs(published.share - best.share) < min(published.error, best.error)
 
 
 def test_the_figures_are_those_of_the_help():
