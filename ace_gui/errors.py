@@ -88,7 +88,13 @@ class MethodError(WorkbenchError):
 
 
 class TaskError(WorkbenchError):
-    """The data of a task cannot be used, or a model cannot do the task."""
+    """The data of a task cannot be used, or a model cannot do the task.
+
+    ``setting``: the setting of the task to be changed, or the role of a column; empty if it is the
+    key, or none.
+    """
+
+    setting = ""
 
 
 class OutputError(WorkbenchError):

@@ -390,6 +390,8 @@ class TaskDescribed:
     """A sentence on an error, with file and row; the other fields are then filled as far as known.
     Empty without one.
     """
+    wrong: str = ""
+    """The setting to be changed, or the role of a column; empty if it is none of these."""
 
 
 class AnswerVerdict(IntEnum):

@@ -355,7 +355,7 @@ def label_index(
             "correct it, or say in the "
             "task which labels there are."
         )
-        raise refused(data.table.path, sentence, example.row)
+        raise refused(data.table.path, sentence, example.row, setting="labels")
     return index
 
 

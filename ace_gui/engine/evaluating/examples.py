@@ -257,6 +257,7 @@ def columns_of(
                     table.path,
                     f"Choose which column is the {role} of {kind.value}: {offered}; in a recipe, "
                     f"as columns: {{{role}: NAME}}.",
+                    setting=role,
                 )
             chosen[role] = (match,)
             unassigned.remove(match)
@@ -285,7 +286,7 @@ def _given_columns(
         if role == LABEL and not labelled:
             continue
         chosen[role] = (names,) if isinstance(names, str) else tuple(names)
-        require_columns(table.path, table.columns, chosen[role])
+        require_columns(table.path, table.columns, chosen[role], role)
     _require_different(task, chosen)
     return chosen
 
@@ -296,11 +297,13 @@ def _require_different(task: Task, chosen: Mapping[str, tuple[str, ...]]) -> Non
     for role, names in chosen.items():
         for name in names:
             if roles.setdefault(name, role) != role:
-                raise TaskError(
+                error = TaskError(
                     f"{task.title}: the column {name!r} is both {roles[name]} and {role}; choose "
                     "different columns.",
                     key="columns",
                 )
+                error.setting = role
+                raise error
 
 
 def _only(columns: Sequence[str]) -> str | None:

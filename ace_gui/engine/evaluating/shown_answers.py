@@ -112,6 +112,7 @@ def described(opened: RecipeModels, tasks: Sequence[Task]) -> Iterator[TaskDescr
             yield from _describe(fields, models, opened.recipe, task)
         except WorkbenchError as error:
             fields["fault"] = error.sentence
+            fields["wrong"] = getattr(error, "setting", "") or error.key or ""
         yield TaskDescribed(**fields)
 
 

@@ -48,21 +48,28 @@ class Table:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def refused(path: Path, sentence: str, row: str = "", details: object = "") -> TaskError:
+def refused(
+    path: Path, sentence: str, row: str = "", details: object = "", *, setting: str = ""
+) -> TaskError:
     """The error with ``sentence`` about a file, or a row in it."""
     if row:
         at = f"{path_text(path)}, {row}"
     else:
         at = path_text(path)
-    return TaskError(f"{at}: {sentence}", path=path, key=row or None, details=str(details))
+    error = TaskError(f"{at}: {sentence}", path=path, key=row or None, details=str(details))
+    error.setting = setting
+    return error
 
 
-def require_columns(path: Path, columns: Sequence[str], required: Sequence[str]) -> None:
-    """Raise TaskError if a wanted column is missing."""
+def require_columns(
+    path: Path, columns: Sequence[str], required: Sequence[str], role: str = ""
+) -> None:
+    """Raise TaskError if a wanted column is missing. ``role``: theirs in the task."""
     for name in required:
         if name not in columns:
             present = ", ".join(map(repr, columns[:20]))
-            raise refused(path, f"There is no column {name!r}; there are {present}.")
+            sentence = f"There is no column {name!r}; there are {present}."
+            raise refused(path, sentence, setting=role)
 
 
 MOST_PIXELS: Final = 50_000_000

@@ -37,7 +37,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, sentence_case, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import swatch, write
-from ace_gui.gui.widgets.controls import named, push_button, widget_action
+from ace_gui.gui.widgets.controls import mark_wrong, named, push_button, widget_action
 from ace_gui.gui.widgets.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.form import Form, OptionForm
 from ace_gui.gui.widgets.labels import ElidedLabel, EmptyState, heading, muted_label, plain_label
@@ -297,7 +297,7 @@ def _column(role: str, task: Task, described: TaskDescribed) -> _RoleColumn:
         values = {_NOTHING: None, **values}
     label = sentence_case(role)
     return _RoleColumn(
-        name=f"column of {role}",
+        name=_column_name(role),
         label=label,
         values=values,
         empty="guessed",
@@ -383,6 +383,9 @@ class TaskEditor(QWidget):
         defaults = Task(data=task.data)
         self.form.show_record(_options(task, shown_task, experts), task, defaults, effective)
         show_problem(self.fault, shown_task.fault)
+        for name, control in self.form.fields.items():
+            is_wrong = bool(shown_task.wrong) and name in _names_of(shown_task.wrong)
+            mark_wrong(control.control, shown_task.fault if is_wrong else "", control.field.help)
         self._show_examples()
 
     def _show_examples(self) -> None:
@@ -395,6 +398,15 @@ class TaskEditor(QWidget):
         self._count.setText(examples if description.count else "No example readable.")
         for example in description.examples:
             self._examples.addWidget(_example_row(example))
+
+
+def _names_of(setting: str) -> tuple[str, str]:
+    """The names that the form's field of a setting, or of a column's role, may have."""
+    return setting, _column_name(setting)
+
+
+def _column_name(role: str) -> str:
+    return f"column of {role}"
 
 
 def _options(task: Task, described: TaskDescribed, experts: Sequence[str]) -> Iterator[Option]:

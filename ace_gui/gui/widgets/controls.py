@@ -34,7 +34,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.text import tooltip
+from ace_gui.gui.text import quoted, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import RADIUS, rounded
 from ace_gui.gui.widgets.layout import across, on_font_change
@@ -403,6 +403,17 @@ def named(widget: _Widget, name: str, tip: str = "") -> _Widget:
     widget.setAccessibleName(name)
     widget.setToolTip(tooltip(tip))
     return widget
+
+
+def mark_wrong(control: QWidget, fault: str, help: str) -> None:
+    """Mark an input as wrong, for a reason that a screen reader says instead of its ``help``.
+
+    ``fault``: the reason; empty if it is not wrong.
+    """
+    for widget in (control, *control.findChildren(QLineEdit)):
+        widget.setProperty("invalid", bool(fault))
+        widget.update()
+    control.setAccessibleDescription(quoted(fault or help))
 
 
 def count_field(

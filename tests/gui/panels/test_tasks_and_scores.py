@@ -119,6 +119,22 @@ def test_a_problem_of_a_task_names_labels_in_quotation_marks_and_its_file_once(
     assert index.editor.fault.text() == fault.replace("`b`", "“b”")
 
 
+@pytest.mark.parametrize(("wrong", "name"), [("labels", "labels"), ("text", "column of text")])
+def test_the_field_that_is_wrong_is_marked_until_it_is_right(
+    page, loaded, worker, qtbot, wrong, name
+):
+    index = page.show_tab(TasksTab)
+    found = add_described(loaded, worker, qtbot)
+    asked = worker.newest(DescribeTasksJob)
+    worker.say(replace(found, fault="It does not fit.", wrong=wrong), job=asked)
+    fields = index.editor.form.fields
+    assert [key for key, field in fields.items() if field.control.property("invalid")] == [name]
+    assert fields[name].control.accessibleDescription() == "It does not fit."
+    worker.say(found, job=asked)
+    assert not any(field.control.property("invalid") for field in index.editor.form.fields.values())
+    assert index.editor.form.fields[name].control.accessibleDescription() != "It does not fit."
+
+
 def test_models_are_evaluated_where_a_task_was_added(page, loaded, worker, qtbot):
     index = page.show_tab(TasksTab)
     add_described(loaded, worker, qtbot)
