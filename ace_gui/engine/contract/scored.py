@@ -392,6 +392,8 @@ class TaskDescribed:
     """
     wrong: str = ""
     """The setting to be changed, or the role of a column; empty if it is none of these."""
+    fitting: tuple[str, ...] = ()
+    """If its labels are wrong, the experts whose labels fit the data."""
 
 
 class AnswerVerdict(IntEnum):

@@ -113,7 +113,25 @@ def described(opened: RecipeModels, tasks: Sequence[Task]) -> Iterator[TaskDescr
         except WorkbenchError as error:
             fields["fault"] = error.sentence
             fields["wrong"] = getattr(error, "setting", "") or error.key or ""
+        if fields.get("wrong") == "labels":
+            fields["fitting"] = yield from _fitting_experts(models, opened.recipe, task)
         yield TaskDescribed(**fields)
+
+
+def _fitting_experts(models: Models, recipe: Recipe, task: Task) -> Steps[tuple[str, ...]]:
+    """The experts whose labels are those of all examples: the task's own, or else the others."""
+    own = task.expert or task.title
+    fitting = []
+    for name in sorted(recipe.expert_names, key=lambda name: name != own):
+        tried = replace(task, expert=name, labels=())
+        try:
+            yield from _describe({}, models, recipe, tried)
+        except WorkbenchError:
+            continue
+        if name == own:
+            return (name,)
+        fitting.append(name)
+    return tuple(fitting)
 
 
 def _describe(

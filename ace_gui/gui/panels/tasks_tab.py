@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -210,6 +211,7 @@ class TwoLineCell(Cell):
 KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
 _NOTHING: Final = "none"
 _MOST: Final = 10_000_000
+_OFFERED: Final = 3  # experts whose labels fit the data
 _PICTURE: Final = 64  # px
 _MAX_CHARACTERS: Final = 280  # of a displayed text
 _CALIBRATION: Final = (
@@ -330,7 +332,15 @@ class TaskEditor(QWidget):
         self._examples = down(gap=10)
         head = across((heading("Task"), 1), self.remove)
         examples = heading("First examples"), self._count, self._examples
-        parts = (head, self.fault, down(self.data, self.form, gap=6), *examples, None)
+        self._fitting = down(gap=2)
+        parts = (
+            head,
+            self.fault,
+            self._fitting,
+            down(self.data, self.form, gap=6),
+            *examples,
+            None,
+        )
         self.setLayout(down(*parts, margins=(8, 6, 8, 8), gap=10))
 
     def _calibration_row(self) -> QWidget:
@@ -386,7 +396,20 @@ class TaskEditor(QWidget):
         for name, control in self.form.fields.items():
             is_wrong = bool(shown_task.wrong) and name in _names_of(shown_task.wrong)
             mark_wrong(control.control, shown_task.fault if is_wrong else "", control.field.help)
+        self._propose(shown_task.fitting)
         self._show_examples()
+
+    def _propose(self, experts: Sequence[str]) -> None:
+        """Offer the labels of the experts whose labels fit the data."""
+        clear_layout(self._fitting)
+        for name in experts[:_OFFERED]:
+            use = partial(self._use_labels, name)
+            button = push_button(f"Use the labels of {plain(name)}", use, kind="link")
+            self._fitting.addWidget(pane(across(button, None)))
+
+    def _use_labels(self, expert: str) -> None:
+        if self._task is not None:
+            self.edited.emit(replace(self._task, expert=expert, labels=()))
 
     def _show_examples(self) -> None:
         clear_layout(self._examples)

@@ -167,5 +167,7 @@ def test_what_is_wrong_with_a_task_is_one_sentence_and_the_rest_is_known(sample:
     assert "cola" in found[3].fault
     assert "Two tasks are called 'shapes'" in found[4].fault
     assert [each.wrong for each in found[:2]] == ["labels", "image"]
+    assert found[0].fitting == ("digits",)
+    assert found[1].fitting == ()
     assert found[2].wrong == ""
     assert found[3].wrong == "expert"

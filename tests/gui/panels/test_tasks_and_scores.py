@@ -135,6 +135,23 @@ def test_the_field_that_is_wrong_is_marked_until_it_is_right(
     assert index.editor.form.fields[name].control.accessibleDescription() != "It does not fit."
 
 
+def test_an_experts_labels_that_fit_are_proposed(page, loaded, worker, qtbot):
+    index = page.show_tab(TasksTab)
+    found = add_described(loaded, worker, qtbot)
+    task = replace(found.task, labels=("a", "b"))
+    loaded.scoring.change(0, task)
+    wrong = replace(found, task=task, fault="It does not fit.", wrong="labels", fitting=("sst2",))
+    worker.say(wrong, job=worker.newest(DescribeTasksJob))
+    (button,) = [
+        button
+        for button in index.editor.findChildren(QPushButton)
+        if button.text() == "Use the labels of sst2"
+    ]
+    button.click()
+    (changed,) = loaded.session.draft.inputs.tasks
+    assert (changed.expert, changed.labels) == ("sst2", ())
+
+
 def test_models_are_evaluated_where_a_task_was_added(page, loaded, worker, qtbot):
     index = page.show_tab(TasksTab)
     add_described(loaded, worker, qtbot)
