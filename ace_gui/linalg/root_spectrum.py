@@ -149,29 +149,27 @@ def _root(rows_NC: Tensor, eigen: Eigen, floor: float, allowed: float, levels: i
     if floor > smallest:
         factors_N[values_N <= floor] = 0
     rows_N = _row_errors(rows_NC, vectors_NN, squares_N, slice(0, None))
-    count = _count_of_small(squares_N, factors_N, rows_N, BUDGET * allowed)
+    errors_N = _pair_errors(squares_N, factors_N, rows_N)
+    count = _count_of_small(squares_N, rows_N, errors_N, BUDGET * allowed)
     count = max(count, int((values_N <= smallest).sum()))
     if count == len(values_N):
         return None
-    error_square = 0.0
+    error_square = float(errors_N[count:].sum())
     small_map_KK = None
-    of_small_N = torch.zeros_like(rows_N)
     if count:
-        error_square = _separate_(rows_NC, vectors_NN, squares_N, count)
+        error_square += _separate_(rows_NC, vectors_NN, squares_N, count)
         small_KC = times(vectors_NN[:, :count].mT, rows_NC)
         of_small_N = _row_errors(rows_NC, vectors_NN, squares_N, slice(0, count))
+        of_small_N[:count] = 0  # they are counted in ``small``
         small = _of_small(small_KC, values_N[:count], floor, allowed, levels)
         if small is None:
             return None
         small_map_KK = small.map_NN
         values_N = torch.cat([small.values_N, values_N[count:]])
         factors_N = torch.cat([small.factors_N, factors_N[count:]])
-        error_square += small.error_square
-    of_small_N[:count] = 0  # they are counted in ``small``
-    across = _pair_errors(values_N.square(), factors_N, of_small_N)[:count].sum()
-    within = _pair_errors(values_N.square(), factors_N, rows_N)[count:].sum()
-    rounded = UNIT**2 * factors_N.square().mean() * energy(rows_NC)
-    error_square += float(across + within + rounded)
+        across_N = _pair_errors(values_N.square(), factors_N, of_small_N)
+        error_square += small.error_square + float(across_N[:count].sum())
+    error_square += UNIT**2 * energy(rows_NC) * float(factors_N.square().mean())
     if not error_square <= allowed:
         return None
     return _Root(
@@ -224,13 +222,12 @@ def _of_small(
     return _root(small_KC, eigenvectors(gram(small_KC.mT)), floor, allowed, levels - 1)
 
 
-def _count_of_small(squares_N: Tensor, factors_N: Tensor, rows_N: Tensor, allowed: float) -> int:
+def _count_of_small(squares_N: Tensor, rows_N: Tensor, errors_N: Tensor, allowed: float) -> int:
     """How many of the smallest directions to decompose again, so that the others are allowed."""
-    errors_N = _pair_errors(squares_N, factors_N, rows_N)
     # What ``_separate_`` leaves if all smaller directions are separated from this one.
     smaller_N = torch.arange(len(rows_N), device=rows_N.device)
-    errors_N += SEPARATED * (smaller_N * rows_N / squares_N.square()).square() * squares_N.sqrt()
-    sums_N = errors_N.flip(0).cumsum(0)
+    mixed_N = (smaller_N * rows_N / squares_N.square()).square() * squares_N.sqrt()
+    sums_N = (errors_N + SEPARATED * mixed_N).flip(0).cumsum(0)
     return len(sums_N) - int((sums_N <= allowed).sum())
 
 

@@ -29,6 +29,7 @@ from ace_gui.engine.inspecting.layer_context import (
 from ace_gui.engine.kept_files import Arrays, text_array, text_of
 from ace_gui.engine.merging.task_vectors import measured_of
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.passes import centre_
 from ace_gui.linalg.products import gram, times
 from ace_gui.methods.shared.measured import Measured, Need, covariance
@@ -120,8 +121,8 @@ def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | Non
         return None
     proxy_II.div_(trace)
     measured_II = covariance(measured, t)
-    proxies_II = torch.linalg.eigh(proxy_II)[1]
-    inputs_II = torch.linalg.eigh(measured_II)[1]
+    proxies_II = eigenvectors(proxy_II).vectors
+    inputs_II = eigenvectors(measured_II).vectors
     k = max(1, len(measured_II) // SHARE)
     centred_T = []
     for second in range(len(context.names)):
