@@ -8,7 +8,6 @@ from pathlib import Path
 from ace_gui.engine.capabilities import resolve_device, use_threads
 from ace_gui.engine.contract.events import Exported, JobProgress, MixturePlanned
 from ace_gui.engine.mixtures.building import (
-    BuildOptions,
     PreparedMixture,
     build_mixture,
     bytes_of,
@@ -32,18 +31,15 @@ def mixture_to_folder(
     """
     use_threads(options.threads)
     device = resolve_device(options.device)
-    plan_mixture(recipe, convert=options.convert)
+    prepared = plan_mixture(recipe, convert=options.convert)
     check_output_folder(out, recipe.paths)
-    merged = None
     if recipe.attention is not None:
         merged = stage_folder(recipe.attention)
         for event in stage_to_folder(recipe.attention, merged, options):
             if isinstance(event, JobProgress):
                 yield event
-    build_options = BuildOptions(
-        device=device, resume=options.resume, convert=options.convert, merged=merged
-    )
-    yield from build_mixture(recipe, out, build_options)
+        prepared = prepare_mixture(recipe, convert=options.convert, merged=merged)
+    yield from build_mixture(prepared, out, device=device, resume=options.resume)
 
 
 def plan_mixture(recipe: MixtureRecipe, *, convert: bool = False) -> PreparedMixture:

@@ -43,7 +43,6 @@ from ace_gui.recipe.values import hub_name, model_name
 from ace_gui.steps import result_of
 
 CARD: Final = "README.md"
-_PROCESSOR: Final = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +98,9 @@ def prepare_mixture(
 ) -> PreparedMixture:
     """Open the models and check that they fit together, from headers alone.
 
-    ``convert``: convert PyTorch pickles among them. ``merged``: as in ``BuildOptions``. Raises
-    RecipeError, CheckpointError, ArchitectureError and MismatchError.
+    ``convert``: convert PyTorch pickles among them. ``merged``: the folder of the merge that has
+    attention, norms and embeddings; None: the base has them. Raises RecipeError, CheckpointError,
+    ArchitectureError and MismatchError.
     """
     refuse_unfound(recipe)
     prepared = with_consent(lambda: _opened(recipe, merged), conversions_folder(), convert=convert)
@@ -144,31 +144,17 @@ def _shared(
     return model(recipe.shared.model, recipe.shared.adapter)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildOptions:
-    """How a mixture is built. No option changes the mixture, except for rounding."""
-
-    device: torch.device = _PROCESSOR
-    """What computes the routers of prompts."""
-    resume: bool = False
-    """Continue an unfinished mixture."""
-    convert: bool = False
-    """Convert PyTorch pickles among the models."""
-    merged: Path | None = None
-    """The folder of the merge that has attention, norms and embeddings; None: the base has them."""
-
-
 def build_mixture(
-    recipe: MixtureRecipe, out: Path, options: BuildOptions = BuildOptions()
+    prepared: PreparedMixture, out: Path, *, device: torch.device, resume: bool
 ) -> Iterator[JobProgress | Exported]:
     """Build a mixture of experts and write it to ``out``, completely or not at all.
 
-    Raises the errors of ``prepare_mixture``, and OutputError, ResourceError, ResumeError,
-    NonFiniteError and TaskError.
+    ``device``: computes the routers of prompts. ``resume``: continue an unfinished mixture. Raises
+    OutputError, ResourceError, ResumeError, NonFiniteError, CheckpointError and TaskError.
     """
-    prepared = prepare_mixture(recipe, convert=options.convert, merged=options.merged)
+    recipe = prepared.recipe
     tokens = _tokens(prepared) if recipe.gate_mode.needs_prompts else ()
-    routers = _routers(prepared, tokens, options.device)
+    routers = _routers(prepared, tokens, device)
     texts = {
         RECIPE: yaml.safe_dump(mixture_keys(recipe, None), sort_keys=False, allow_unicode=True),
         CARD: _card(prepared),
@@ -177,8 +163,8 @@ def build_mixture(
         dtype=recipe.out_dtype,
         texts=texts,
         recipe=repr((mixture_keys(recipe, Path("/")), tokens)),
-        device=str(options.device),
-        resume=options.resume,
+        device=str(device),
+        resume=resume,
     )
     yield from write_mixture(prepared.plan, routers, out, output)
     yield replace(exported(out), notes=(*prepared.notes, *_about(routers)))

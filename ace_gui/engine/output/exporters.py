@@ -192,10 +192,11 @@ class PeftAdapter(Straight):
 
     def write(self, store: Path, folder: Path, chosen: AdapterExport) -> Written:
         """Cut the merged change to the chosen size."""
-        size: dict[str, Any] = {"rank": chosen.rank, "energy": None}
         if chosen.by_energy:
-            size = {"rank": None, "energy": chosen.energy}
-        return export_adapter(store, folder, dtype=chosen.dtype, **size)
+            return export_adapter(
+                store, folder, dtype=chosen.dtype, rank=None, energy=chosen.energy
+            )
+        return export_adapter(store, folder, dtype=chosen.dtype, rank=chosen.rank, energy=None)
 
     def merge(
         self, prepared: Prepared, out: Path, *, device: str, threads: int | None, resume: bool
