@@ -424,8 +424,10 @@ class LayersModel(QAbstractItemModel):
             for layer in self._layers
         )
         mask = np.fromiter(hits, dtype=np.bool_, count=len(self._layers))
-        if merged and self.total_merged:
-            mask &= self._merged()
+        if merged:
+            merged_rows = self._merged()
+            if merged_rows.any():
+                mask &= merged_rows
         return mask
 
     def _merged(self) -> NDArray[np.bool_]:

@@ -218,7 +218,7 @@ class RunsModel(QStandardItemModel):
         if run.outdated:
             parts.insert(0, "models changed since")
         if run.norm is not None:
-            parts.append(length_text(run.norm))
+            parts.append(f"change {length_text(run.norm)}")
         score = mean_score(run)
         if score is None:
             text = ""

@@ -91,7 +91,7 @@ class MergeChoices(QWidget):
         note = muted_label("or values of one parameter")
         ticks = across(self.all, self.none)
         self.setLayout(down((self.methods, 1), ticks, note, self.parameter, self.values))
-        self._fill_methods()
+        self._begin_anew()
         self._fill_parameters()
         self._allow()
         self.parameter.chosen.connect(self._allow)
@@ -149,6 +149,7 @@ class MergeChoices(QWidget):
     def _begin_anew(self) -> None:
         """Offer the methods of the engine, and propose some."""
         self._is_chosen = False
+        self._merged = self._find_merged()
         self._fill_methods()
 
     def _refill(self) -> None:
@@ -160,6 +161,7 @@ class MergeChoices(QWidget):
         if offered == self._offered_merges:
             return
         self._offered_merges = offered
+        self._merged = merged
         ticked = set(self._ticked())
         ticked_runs = {store for store, box in self.run_boxes.items() if box.isChecked()}
         self._fill_methods()
@@ -181,12 +183,8 @@ class MergeChoices(QWidget):
         for family, members in by_family(self._offered):
             layout.addWidget(muted_label(family))
             for method in members:
-                variants = () if method.name == recommended.NAME else method.variants
-                for variant in variants or (None,):
-                    title = method.title if variant is None else f"{method.title}, {variant}"
+                for key, title in _entries(method):
                     box = self._box(title, tooltip(method.summary), column, group)
-                    default = variant is None or variant == method.variants[0]
-                    key = (method.name, None if default else variant)
                     time = muted_label()
                     layout.addLayout(across(box, None, time))
                     self.boxes[key] = box
@@ -217,23 +215,15 @@ class MergeChoices(QWidget):
         merged: dict[_Key, str] = {}
         if not stores:
             return merged
-        for key in self._keys():
-            store = stores.get(merge_key(_under(inputs, *key).recipe()))
-            if store is not None:
-                merged[key] = store
-        return merged
-
-    def _keys(self) -> Iterator[_Key]:
-        """Each method and variant that is offered, in order."""
         for method in self._offered:
-            variants = () if method.name == recommended.NAME else method.variants
-            for variant in variants or (None,):
-                default = variant is None or variant == method.variants[0]
-                yield method.name, None if default else variant
+            for key, _ in _entries(method):
+                store = stores.get(merge_key(_under(inputs, *key).recipe()))
+                if store is not None:
+                    merged[key] = store
+        return merged
 
     def _add_runs(self, column: QWidget, layout: QVBoxLayout, group: QButtonGroup) -> None:
         self.run_boxes.clear()
-        self._merged = self._find_merged()
         titles = merges_of(self._session)
         runs = list(self._offered_runs())
         if runs:
@@ -394,6 +384,16 @@ class MergeChoices(QWidget):
         self._is_chosen = True
         for box in self.boxes.values():
             box.setChecked(ticked and not box.isHidden())
+
+
+def _entries(method: MethodInfo) -> Iterator[tuple[_Key, str]]:
+    """Each variant of a method, with its title. The recommended merge has one of its own."""
+    if method.name == recommended.NAME or not method.variants:
+        yield (method.name, None), method.title
+        return
+    for variant in method.variants:
+        is_default = variant == method.variants[0]
+        yield (method.name, None if is_default else variant), f"{method.title}, {variant}"
 
 
 def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:

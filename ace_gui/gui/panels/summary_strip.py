@@ -41,8 +41,7 @@ class SummaryStrip(QFrame):
     """The summary of the window's finished merge, hidden without one.
 
     ``chosen`` carries the names of the tensors of a link, ``step_wanted`` a NextStep.
-    ``needs_fit``:
-    whether it is folded depends on the window again.
+    ``needs_fit``: whether it is folded depends on the window again.
     """
 
     chosen = Signal(object)
