@@ -316,17 +316,22 @@ def point(value: float, score: float | None, index: int) -> TunePoint:
     return TunePoint(parameters={"tau": value}, index=index, of=2, score=score, seconds=2.0)
 
 
+def vary_tau(index: TuneTab, lowest: float, highest: float) -> None:
+    """Choose this parameter alone, and its range."""
+    for name, (tick, low, high) in index.ranges.rows.items():
+        tick.setChecked(name == "tau")
+        if name == "tau":
+            low.setValue(lowest)
+            high.setValue(highest)
+
+
 def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(page, loaded, worker):
     index = page.show_tab(TuneTab)
     assert not index.button.isEnabled()
     assert index.button.toolTip() == index.cost.text() == "Add a task first."
     assert not index.problem.text(), "nothing has gone wrong"
     loaded.session.draft.set_tasks(TASKS)
-    for name, (tick, low, high) in index.ranges.rows.items():
-        tick.setChecked(name == "tau")
-        if name == "tau":
-            low.setValue(0.1)
-            high.setValue(0.9)
+    vary_tau(index, 0.1, 0.9)
     index.merges.setValue(2)
     index.button.click()
     number = worker.newest(TuneJob)
