@@ -98,7 +98,7 @@ class _Loader(yaml.SafeLoader):
     """Safe YAML that refuses repeated keys, and files larger or deeper than any recipe."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 - as in the base class
-    values = depth = 0
+    values = depth = merged_keys = 0
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         if isinstance(node.value, str) and len(node.value) > LONGEST_TEXT:
@@ -122,8 +122,7 @@ class _Loader(yaml.SafeLoader):
         }
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Replace each ``<<`` by the keys that it stands for. Their number has a limit."""
-        count = len(node.value)
+        """Replace each ``<<`` by its keys, of which a file has at most ``MOST_VALUES``."""
         for key_node, value_node in node.value:
             if key_node.tag != _MERGE_KEY:
                 continue
@@ -134,8 +133,8 @@ class _Loader(yaml.SafeLoader):
             for part in parts:
                 if isinstance(part, yaml.MappingNode):
                     self.flatten_mapping(part)
-                    count += len(part.value)
-                if count > MOST_VALUES:
+                    self.merged_keys += len(part.value)
+                if self.merged_keys > MOST_VALUES:
                     raise _refusal("larger than a recipe can be", node)
         super().flatten_mapping(node)
 

@@ -327,7 +327,8 @@ def _weights_of(model: Any, differences: ExpertDifferences, share_T: list[float]
 
 
 _METHODS: Final = ("forward", "get_image_features", "get_text_features")
-_CACHES: Final = ("past_key_values", "encoder_outputs")
+_CACHES: Final = ("cache", "past_key_values", "encoder_outputs")
+"""Arguments that only a single example can have; transformers 5.24 renamed the second the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
