@@ -19,32 +19,53 @@ from torch import Tensor
 from ace_gui.linalg.eigenvectors import Eigen, eigenvectors
 from ace_gui.linalg.products import gram, times
 
-NOTHING: Final = 1e-6
+ZERO_SHARE: Final = 1e-6
 """Singular values up to this share of the largest count as zero; their vectors are rounding.
 
 Task vectors are differences of float32 numbers, so smaller values hold no information.
 """
 
-CLEAR: Final = 1e-9
+CLEAR_GAP: Final = 1e-9
 """Gap of squared singular values, relative to the largest, that a Gram matrix resolves to 1e-6."""
 
-FAINT: Final = 1e-7
-"""A Gram matrix gives the vectors of squared singular values above this share of the largest."""
+ACCURATE_SQUARE: Final = 1e-7
+"""Share of the largest squared singular value above which a Gram matrix's vectors are accurate."""
 
-INVISIBLE: Final = 1e-13
-"""If a Gram matrix gives squared singular values below this, they are below ``NOTHING``²."""
+LOST_SQUARE: Final = 1e-13
+"""Share of the largest squared singular value; what a Gram matrix gives as smaller counts as zero.
 
-BLURRED: Final = 1e-6
+In truth, such a square is below ``ZERO_SHARE``² of the largest.
+"""
+
+NORM_TOLERANCE: Final = 1e-6
 """Share of a nuclear norm that may be uncertain."""
+
+ACCURATE_EIGENVALUE: Final = 1e-10
+"""Smallest eigenvalue of a Gram matrix, relative to the largest, whose root is right to 1e-5."""
+
+MOST_PROJECTED: Final = 32
+"""Largest number of singular values for which a separate projection pays."""
+
+COLUMNS_AT_A_TIME: Final = 1024
+"""Columns of a matrix that are multiplied at a time, so that it needs no second copy."""
+
+ROUNDING_SHARE: Final = 1e-7
+"""Singular values up to this share of the largest may be rounding of the Gram matrix."""
+
+_EIGEN_FLOPS: Final = 9.0
+"""Operations of an eigendecomposition with vectors, divided by R³: the usual count."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Triplets:
-    """X ≈ U S Vᵀ with orthonormal columns in ``u_OK`` and rows in ``vh_KI``, largest first."""
+    """X ≈ U S Vᵀ, the largest singular value first."""
 
     u_OK: Tensor
+    """U, with orthonormal columns."""
     s_K: Tensor
+    """The singular values."""
     vh_KI: Tensor
+    """Vᵀ, with orthonormal rows."""
 
     @property
     def product(self) -> Tensor:
@@ -55,7 +76,7 @@ class Triplets:
 def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triplets:
     """The k largest singular values and vectors of a float64 matrix, 0 ≤ k ≤ R.
 
-    Fewer if singular values do not exceed ``NOTHING`` times the largest one, or times ``scale``.
+    Fewer if singular values do not exceed ``ZERO_SHARE`` times the largest one, or times ``scale``.
     """
     if matrix_OI.shape[0] > matrix_OI.shape[1]:
         turned = leading_triplets(matrix_OI.T, k, scale=scale)
@@ -63,30 +84,37 @@ def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triple
     if not k:
         return Triplets(u_OK=matrix_OI[:, :0], s_K=matrix_OI.new_zeros(0), vh_KI=matrix_OI[:0])
     eigen = eigenvectors(gram(matrix_OI.T))
-    return _by_gram(matrix_OI, eigen, k, scale) or _by_decomposition(matrix_OI, eigen, k, scale)
+    triplets = _by_gram(matrix_OI, eigen, k, scale)
+    if triplets is None:
+        triplets = _by_decomposition(matrix_OI, eigen, k, scale)
+    return triplets
 
 
 def _by_gram(wide_RC: Tensor, eigen: Eigen, k: int, scale: float) -> Triplets | None:
     """The triplets; None if the Gram matrix does not separate them from the rest."""
     squares_R = eigen.values.flip(0).clamp_(min=0)
     vectors_RR = eigen.vectors.flip(1)
-    threshold = NOTHING**2 * max(float(squares_R[0]), scale**2)
+    threshold = ZERO_SHARE**2 * max(float(squares_R[0]), scale**2)
     rank = int((squares_R[:k] > threshold).sum())
     if rank < len(squares_R):
         below = float(squares_R[rank])
     else:
         below = 0.0
-    if rank and not float(squares_R[rank - 1]) - below > CLEAR * float(squares_R[0]):
-        return None
+    if rank:
+        gap = float(squares_R[rank - 1]) - below
+        is_clear = gap > CLEAR_GAP * float(squares_R[0])
+        if not is_clear:
+            return None
     return _triplets(wide_RC, vectors_RR[:, :rank], squares_R[:rank].sqrt())
 
 
 def _by_decomposition(wide_RC: Tensor, eigen: Eigen, k: int, scale: float) -> Triplets:
     """The triplets, also of singular values that the Gram matrix does not resolve."""
-    s_R, u_RR = _right_singular(wide_RC.T, eigen)
-    s_R, order = s_R.sort(descending=True)
-    count = int((s_R[:k] > NOTHING * scale).sum())
-    return _triplets(wide_RC, u_RR[order[:count]].T, s_R[:count])
+    # The left vectors are the right ones of the transpose, as rows.
+    s_N, rows_NR = _right_singular(wide_RC.T, eigen)
+    s_N, order_N = s_N.sort(descending=True)
+    count = int((s_N[:k] > ZERO_SHARE * scale).sum())
+    return _triplets(wide_RC, rows_NR[order_N[:count]].T, s_N[:count])
 
 
 def _triplets(wide_RC: Tensor, u_RK: Tensor, s_K: Tensor) -> Triplets:
@@ -97,7 +125,8 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
     """The fewest leading triplets that make up ``share`` of the nuclear norm, and the norm.
 
     The matrix is float64 and not empty. The Gram matrix blurs small singular values. If that could
-    change the norm by ``BLURRED`` of it, as for low-rank matrices, the matrix itself is decomposed.
+    change the norm by ``NORM_TOLERANCE`` of it, as for low-rank matrices, the matrix itself is
+    decomposed.
     """
     if matrix_OI.shape[0] > matrix_OI.shape[1]:
         turned, nuclear = leading_share(matrix_OI.T, share)
@@ -106,14 +135,17 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
     squares_R = squares_R.flip(0).clamp_(min=0)
     u_OR = u_OR.flip(1)
     s_R = squares_R.sqrt()
-    noise = 8 * torch.finfo(squares_R.dtype).eps * squares_R[0]
-    blur = (noise / s_R.clamp(min=noise.sqrt())).sum()
+    # An error η of a square s² is one of at most η / s in s, and never more than √η.
+    square_error = 8 * torch.finfo(squares_R.dtype).eps * squares_R[0]
+    norm_error = (square_error / s_R.clamp(min=square_error.sqrt())).sum()
     k = _fewest(s_R, share)
     if k < len(s_R):
         gap = squares_R[k - 1] - squares_R[k]
     else:
         gap = squares_R[k - 1]
-    if bool((blur <= BLURRED * s_R.sum()) & (gap > CLEAR * squares_R[0])):
+    is_norm_exact = norm_error <= NORM_TOLERANCE * s_R.sum()
+    is_cut_clear = gap > CLEAR_GAP * squares_R[0]
+    if bool(is_norm_exact & is_cut_clear):
         vh_KI = times((u_OR[:, :k] / s_R[:k]).T, matrix_OI)
     else:
         del u_OR
@@ -125,17 +157,17 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
 
 def _fewest(s_R: Tensor, share: float) -> int:
     """The number of leading values that make up ``share`` of their sum."""
-    reached = s_R.cumsum(0)
+    sums_R = s_R.cumsum(0)
     # Rounding of the sum must not lead to more values than there are.
-    missing = reached < share * reached[-1] * (1 - 1e-12)
-    return int(missing.sum()) + 1
+    is_too_small_R = sums_R < share * sums_R[-1] * (1 - 1e-12)
+    return int(is_too_small_R.sum()) + 1
 
 
 def orthogonalised(columns_NK: Tensor) -> Tensor:
     """The polar factor U Vᵀ of K ≤ N columns, restricted to their span.
 
     For independent columns it is the nearest matrix with orthonormal columns. Directions with a
-    singular value of at most ``NOTHING`` of the largest are left out, so the result has no
+    singular value of at most ``ZERO_SHARE`` of the largest are left out, so the result has no
     arbitrary directions.
     """
     return times(columns_NK, inverse_root(columns_NK))
@@ -148,7 +180,7 @@ def inverse_root(columns_NK: Tensor) -> Tensor:
 
 
 def right_singular(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
-    """Singular values above ``NOTHING`` of the largest of K ≤ N columns C, and right vectors.
+    """Singular values above ``ZERO_SHARE`` of the largest of K ≤ N columns C, and right vectors.
 
     They come from the eigenvectors of CᵀC. The few inaccurate ones are improved by a decomposition
     of C times these vectors. If even their span is inaccurate, C is decomposed. The order is
@@ -158,30 +190,27 @@ def right_singular(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _right_singular(columns_NK: Tensor, eigen: Eigen) -> tuple[Tensor, Tensor]:
+    """``right_singular``, with the eigenvectors of CᵀC, smallest first."""
     squares_K, vectors_KK = eigen
     if not len(squares_K):
         return squares_K, vectors_KK
-    unseen = int((squares_K < INVISIBLE * squares_K[-1]).sum())
-    faint = int((squares_K <= FAINT * squares_K[-1]).sum())
-    if unseen and bool((squares_K[unseen:] <= CLEAR * squares_K[-1]).any()):
+    largest = squares_K[-1]
+    lost_count = int((squares_K < LOST_SQUARE * largest).sum())
+    inaccurate_count = int((squares_K <= ACCURATE_SQUARE * largest).sum())
+    # The smallest direction that is used must be clearly apart from those that are lost.
+    is_span_blurred = lost_count > 0 and bool((squares_K[lost_count:] <= CLEAR_GAP * largest).any())
+    if is_span_blurred:
         _, s_R, vh_RK = torch.linalg.svd(columns_NK, full_matrices=False)
     else:
-        s_R = squares_K[unseen:].sqrt()
-        vh_RK = vectors_KK.T[unseen:]
-        inaccurate = slice(0, faint - unseen)
+        s_R = squares_K[lost_count:].sqrt()
+        vh_RK = vectors_KK.T[lost_count:]
+        inaccurate = slice(0, inaccurate_count - lost_count)
         projected = times(columns_NK, vh_RK[inaccurate].T)
         _, values, rotation = torch.linalg.svd(projected, full_matrices=False)
         s_R[inaccurate] = values
         vh_RK[inaccurate] = rotation @ vh_RK[inaccurate]
-    is_kept = s_R > NOTHING * s_R.max()
-    return s_R[is_kept], vh_RK[is_kept]
-
-
-_RESOLVED: Final = 1e-10
-"""Smallest eigenvalue of a Gram matrix, relative to the largest, whose root is right to 1e-5."""
-
-FEW: Final = 32
-"""Largest number of singular values for which a separate projection pays."""
+    is_nonzero = s_R > ZERO_SHARE * s_R.max()
+    return s_R[is_nonzero], vh_RK[is_nonzero]
 
 
 def singular_values(matrix: Tensor) -> Tensor:
@@ -190,19 +219,19 @@ def singular_values(matrix: Tensor) -> Tensor:
     Singular values above 1e-5 of the largest come from eigenvalues of the smaller Gram matrix.
     Their relative error is 1e-5, far below what a plot shows. Smaller ones come from the matrix
     projected onto the Gram matrix's last eigenvectors. They are right to about 1e-10 of the
-    largest, so that a logarithmic plot shows them too. With more than ``FEW`` small ones, all
-    values come from a QR's factor, right to about 1e-15 of the largest and twice as slow.
+    largest, so that a logarithmic plot shows them too. With more than ``MOST_PROJECTED`` small
+    ones, all values come from a QR's factor, right to about 1e-15 of the largest and twice as slow.
     """
     tall = matrix.to(torch.float64)
     if tall.shape[0] < tall.shape[1]:
         tall = tall.T
     gram_RR = gram(tall)
     squares: Tensor = torch.linalg.eigvalsh(gram_RR).flip(0)
-    resolved = squares > _RESOLVED * squares[0]
+    resolved = squares > ACCURATE_EIGENVALUE * squares[0]
     unresolved = len(squares) - int(resolved.sum())
     if not unresolved:
         return squares.sqrt()
-    if unresolved <= min(FEW, len(squares) // 4):
+    if unresolved <= min(MOST_PROJECTED, len(squares) // 4):
         last_RK = eigenvectors(gram_RR).vectors[:, :unresolved]
         smallest: Tensor = torch.linalg.svdvals(times(tall, last_RK))
         return torch.cat([squares[:-unresolved].sqrt(), smallest])
@@ -224,7 +253,7 @@ class LowRankFactors:
     """Energy of B·A as a share of the matrix's; 1 if it is exact."""
 
 
-def joined(terms: Sequence[tuple[float, Tensor, Tensor]]) -> LowRankFactors:
+def concatenated_factors(terms: Sequence[tuple[float, Tensor, Tensor]]) -> LowRankFactors:
     """Σ c·B·A for terms (c, B, A), exact, as two concatenated factors, float64."""
     return LowRankFactors(
         b_OR=torch.cat([c * b.double() for c, b, _ in terms], dim=1),
@@ -253,8 +282,9 @@ def rank_for(squares: Tensor, energy: float) -> int:
     total = float(squares.sum())
     if total == 0:
         return 0
-    missing = total - squares.cumsum(0)
-    return int((missing > (1 - energy) * total + 1e-14 * total).sum()) + 1
+    lost_energies = total - squares.cumsum(0)
+    allowed_loss = (1 - energy) * total + 1e-14 * total  # the last term is for rounding of the sums
+    return int((lost_energies > allowed_loss).sum()) + 1
 
 
 def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> LowRankFactors:
@@ -285,7 +315,9 @@ def cut_product(factors: LowRankFactors, rank: int, *, balanced: bool = False) -
     q_OR, core_RR, q_IR = _core(factors)
     u, s, vh = torch.linalg.svd(core_RR)
     total = float(s.square().sum())
-    return _scaled(q_OR @ u[:, :rank], s[:rank], vh[:rank] @ q_IR.T, rank, total, balanced=balanced)
+    u_OK = q_OR @ u[:, :rank]
+    vh_KI = vh[:rank] @ q_IR.T
+    return _scaled(u_OK, s[:rank], vh_KI, rank, total, balanced=balanced)
 
 
 def _core(factors: LowRankFactors) -> tuple[Tensor, Tensor, Tensor]:
@@ -318,36 +350,33 @@ def _scaled(
 # Changing singular values: for M = U S Vᵀ with R rows, U f(S) Vᵀ is U diag(f(s) / s) Uᵀ M. The
 # eigenvectors of the Gram matrix on the smaller side are therefore enough.
 
-COLUMNS: Final = 1024
-"""Columns of the matrix that are multiplied at a time, so that it needs no second copy."""
-
-UNRESOLVED: Final = 1e-7
-"""Singular values up to this share of the largest may be rounding of the Gram matrix."""
-
-_DECOMPOSITION: Final = 9.0
-"""Operations of an eigendecomposition with vectors, divided by R³: the usual count."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Shaped:
-    """``matrix_OI``: float64. ``before_R``, ``after_R``: singular values, largest first."""
+class ShapedSpectrum:
+    """A matrix with other singular values than before."""
 
     matrix_OI: Tensor
+    """The changed matrix, float64."""
     before_R: Tensor
+    """Singular values before the change, largest first."""
     after_R: Tensor
+    """What each of them became, in the same order."""
 
 
-def directions(share: float, shape: tuple[int, ...]) -> int:
+def direction_count(share: float, shape: tuple[int, ...]) -> int:
     """floor(share · min(O, I)), but at least one."""
     return max(1, math.floor(share * min(shape) + 1e-9))
 
 
-def shape_(matrix_OI: Tensor, *, share: float, power: float, noise: float) -> Shaped:
-    """The matrix with only its leading ``directions``, and s^power instead of each s.
+def shape_spectrum_(
+    matrix_OI: Tensor, *, share: float, power: float, noise: float
+) -> ShapedSpectrum:
+    """The matrix with only its leading singular directions, and s^power instead of each s.
 
     The powers are scaled so that the Frobenius norm of the leading directions is unchanged. A power
     below 1 would amplify rounding, so a singular value up to ``noise_floor`` counts as 0.
-    ``noise``: Frobenius norm of the matrix's error. ``power`` ≥ 0. Overwrites a float64 matrix.
+    ``share``: of the directions (``direction_count``). ``noise``: Frobenius norm of the matrix's
+    error. ``power`` ≥ 0. Overwrites a float64 matrix.
     """
     wide_RC = matrix_OI.to(torch.float64)
     tall = wide_RC.shape[0] > wide_RC.shape[1]
@@ -356,14 +385,14 @@ def shape_(matrix_OI: Tensor, *, share: float, power: float, noise: float) -> Sh
     squares_R, vectors_RR = eigenvectors(gram(wide_RC.mT))
     values_R = squares_R.clamp_(min=0).sqrt_()
     ranks_R = torch.arange(len(values_R), 0, -1, device=values_R.device)  # 1 for the largest
-    dropped_R = ranks_R > directions(share, wide_RC.shape)
+    dropped_R = ranks_R > direction_count(share, wide_RC.shape)
     factors_R = _factors(values_R, dropped_R, power, noise_floor(noise, wide_RC.shape))
     map_RR = times(vectors_RR * factors_R, vectors_RR.mT)
     del vectors_RR
-    for start in range(0, wide_RC.shape[1], COLUMNS):
-        part = wide_RC[:, start : start + COLUMNS]
+    for start in range(0, wide_RC.shape[1], COLUMNS_AT_A_TIME):
+        part = wide_RC[:, start : start + COLUMNS_AT_A_TIME]
         part.copy_(times(map_RR, part))
-    return Shaped(
+    return ShapedSpectrum(
         matrix_OI=wide_RC.mT if tall else wide_RC,
         before_R=values_R.flip(0),
         after_R=(values_R * factors_R).flip(0),
@@ -381,26 +410,28 @@ def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     return outputs, prod(inner_sizes)
 
 
-def shaping_numbers(shape: tuple[int, int]) -> float:
-    """The number of float64 numbers that ``shape_`` holds at once, including LAPACK's."""
+def shaping_memory(shape: tuple[int, int]) -> float:
+    """Memory of ``shape_spectrum_`` in float64 numbers, including LAPACK's workspace."""
     small, large = sorted(shape)
-    return small * large + 5.0 * small**2 + small * min(large, COLUMNS)
+    return small * large + 5.0 * small**2 + small * min(large, COLUMNS_AT_A_TIME)
 
 
 def shaping_flops(shape: tuple[int, int]) -> float:
-    """The approximate number of arithmetic operations of ``shape_``."""
+    """The approximate number of arithmetic operations of ``shape_spectrum_``."""
     small, large = sorted(shape)
-    return _DECOMPOSITION * small**3 + 3.0 * small**2 * large
+    return _EIGEN_FLOPS * small**3 + 3.0 * small**2 * large
 
 
 def _factors(values_R: Tensor, dropped_R: Tensor, power: float, floor: float) -> Tensor:
     """The factor for each left singular vector; singular values are in any order."""
     largest = values_R.max()
     leading_R = values_R.masked_fill(dropped_R, 0.0)
+    is_zero_R = dropped_R
     if power < 1:
-        dropped_R = dropped_R | (values_R <= (UNRESOLVED * largest).clamp(min=floor))
-    factors_R = (values_R / largest).masked_fill(dropped_R, 1.0) ** (power - 1)
-    factors_R.masked_fill_(dropped_R | (largest == 0), 0.0)
+        is_zero_R = dropped_R | (values_R <= (ROUNDING_SHARE * largest).clamp(min=floor))
+    bases_R = (values_R / largest).masked_fill(is_zero_R, 1.0)  # no power of 0, which is infinite
+    factors_R = bases_R ** (power - 1)
+    factors_R.masked_fill_(is_zero_R | (largest == 0), 0.0)
     if power == 1:
         return factors_R
     norm = torch.linalg.vector_norm

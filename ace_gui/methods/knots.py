@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.products import add_gram_, mirror_, times
-from ace_gui.linalg.singular import NOTHING
+from ace_gui.linalg.singular import ZERO_SHARE
 from ace_gui.methods.dare import density_parameter, dropped
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.draws import required
@@ -89,7 +89,7 @@ class KnotsDareTiesParameters:
 def common_basis(matrix: Callable[[int], Tensor], experts: Sequence[int]) -> Tensor:
     """U (O × K), leading first: an orthonormal basis of the columns of these float64 matrices.
 
-    Eigenvectors of Σ ΔW_t ΔW_tᵀ; directions whose singular value does not exceed ``NOTHING`` of
+    Eigenvectors of Σ ΔW_t ΔW_tᵀ; directions whose singular value does not exceed ``ZERO_SHARE`` of
     the largest are left out. Reads every expert once.
     """
     first_OI = matrix(experts[0])
@@ -98,7 +98,7 @@ def common_basis(matrix: Callable[[int], Tensor], experts: Sequence[int]) -> Ten
     for t in experts:
         add_gram_(gram_OO, matrix(t).T)
     squares_O, vectors_OO = eigenvectors(mirror_(gram_OO))
-    rank = int((squares_O > NOTHING**2 * squares_O[-1]).sum())
+    rank = int((squares_O > ZERO_SHARE**2 * squares_O[-1]).sum())
     basis_OK: Tensor = vectors_OO.flip(1)[:, :rank]
     return basis_OK
 

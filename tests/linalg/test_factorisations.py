@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ace_gui.errors import MethodError
 from ace_gui.linalg.passes import centre_
 from ace_gui.linalg.polar import TopPolar, top_polars
-from ace_gui.linalg.singular import FEW, singular_values
+from ace_gui.linalg.singular import MOST_PROJECTED, singular_values
 from ace_gui.linalg.solve import right_divide_
 
 sizes = st.integers(min_value=1, max_value=12)
@@ -188,7 +188,7 @@ def test_singular_values_are_right_to_plotting_precision(least: float) -> None:
     np.testing.assert_allclose(found.numpy(), spectrum, rtol=1e-5)
 
 
-@pytest.mark.parametrize("few", [1, 5, FEW, FEW + 1])
+@pytest.mark.parametrize("few", [1, 5, MOST_PROJECTED, MOST_PROJECTED + 1])
 @pytest.mark.parametrize("wide", [False, True])
 def test_few_small_singular_values_are_found_beside_the_others(few: int, wide: bool) -> None:
     """As many as are projected, down to an empty direction, and one too many."""

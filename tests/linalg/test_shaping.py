@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.linalg import singular
-from ace_gui.linalg.singular import directions, shape_, shaping_numbers
+from ace_gui.linalg.singular import direction_count, shape_spectrum_, shaping_memory
 from tests.helpers.live_memory import LiveMemory
 from tests.helpers.method_cases import orthogonal
 from tests.helpers.method_oracles import reshaped
@@ -27,7 +27,7 @@ NOISE = 3e-6
 @pytest.fixture
 def few_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """The widest is multiplied in three parts."""
-    monkeypatch.setattr(singular, "COLUMNS", 32)
+    monkeypatch.setattr(singular, "COLUMNS_AT_A_TIME", 32)
 
 
 def spread(shape: tuple[int, int], sigma: Array, seed: int = 0) -> Array:
@@ -54,13 +54,15 @@ def cases(shape: tuple[int, int]) -> dict[str, Array]:
 def is_clear(matrix: Array, share: float) -> bool:
     """Whether it is decided by the matrix which directions are the leading ones."""
     sigma = np.append(np.linalg.svd(matrix, compute_uv=False), 0.0)
-    last, following = sigma[directions(share, matrix.shape) - 1 :][:2]
+    last, following = sigma[direction_count(share, matrix.shape) - 1 :][:2]
     return bool(last == 0 or last - following > 1e-9 * sigma[0] or last < 1e-9 * sigma[0])
 
 
 def shaped(matrix: Array, share: float = 1.0, power: float = 1.0, noise: float = NOISE) -> Array:
     noise *= float(np.linalg.norm(matrix))
-    return shape_(torch.tensor(matrix), share=share, power=power, noise=noise).matrix_OI.numpy()
+    return shape_spectrum_(
+        torch.tensor(matrix), share=share, power=power, noise=noise
+    ).matrix_OI.numpy()
 
 
 @pytest.mark.usefixtures("few_columns")
@@ -89,9 +91,9 @@ def test_properties(shape: tuple[int, int]) -> None:
         clear = [share for share in SHARES if is_clear(matrix, share)]
         for share, power in itertools.product(SHARES, POWERS):
             found = shaped(matrix, share, power)
-            kept = sigma[: directions(share, shape)]
+            kept = sigma[: direction_count(share, shape)]
             assert np.linalg.norm(found) == pytest.approx(np.linalg.norm(kept), rel=1e-8), name
-            assert np.linalg.matrix_rank(found, rtol=1e-9) <= directions(share, shape)
+            assert np.linalg.matrix_rank(found, rtol=1e-9) <= direction_count(share, shape)
             near = {"rtol": 0, "atol": 2e-8 * max(size, 1e-300)}  # Either is within 1e-8.
             turned = shaped(elsewhere, share, power)
             if share in clear:
@@ -114,7 +116,7 @@ def test_rounding_is_not_raised(power: float) -> None:
 def test_the_singular_values_that_are_told(shape: tuple[int, int]) -> None:
     matrix = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     before: Tensor = torch.linalg.svdvals(matrix)
-    made = shape_(matrix.clone(), share=0.5, power=0.5, noise=0.0)
+    made = shape_spectrum_(matrix.clone(), share=0.5, power=0.5, noise=0.0)
     torch.testing.assert_close(made.before_R, before)
     torch.testing.assert_close(
         made.after_R[: len(before) // 2], torch.linalg.svdvals(made.matrix_OI)[: len(before) // 2]
@@ -127,5 +129,5 @@ def test_the_singular_values_that_are_told(shape: tuple[int, int]) -> None:
 def test_the_memory_is_what_is_said(shape: tuple[int, int], dtype: torch.dtype) -> None:
     matrix = torch.randn(shape, dtype=dtype)
     with LiveMemory() as memory:
-        shape_(matrix, share=0.5, power=0.5, noise=0.0)
-    assert memory.peak <= 8 * shaping_numbers(shape) <= 4 * memory.peak
+        shape_spectrum_(matrix, share=0.5, power=0.5, noise=0.0)
+    assert memory.peak <= 8 * shaping_memory(shape) <= 4 * memory.peak

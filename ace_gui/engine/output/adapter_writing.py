@@ -69,10 +69,10 @@ from ace_gui.engine.planning.requirements import require_disk
 from ace_gui.engine.streaming import Assembly, single_threads
 from ace_gui.linalg.singular import (
     LowRankFactors,
+    concatenated_factors,
     core_values,
     cut,
     cut_product,
-    joined,
     rank_for,
     squared_values,
 )
@@ -337,7 +337,7 @@ class _AdapterWriting:
             b_OR, a_RI = change.factors(partial(read_factor, self.readers.experts[t].reader))
             terms.append((shares[row.experts.index(t)] * change.scale, b_OR, a_RI))
         if terms:
-            return [joined(terms)]
+            return [concatenated_factors(terms)]
         return None
 
     def _joined_stack(self, item: Factored) -> list[LowRankFactors] | None:
@@ -363,7 +363,7 @@ class _AdapterWriting:
                         for expert, (b, a) in enumerate(products):
                             terms[expert].append((scale, b, a))
         nothing = (0.0, torch.zeros(outputs, 1), torch.zeros(1, inputs))
-        return [joined(products or [nothing]) for products in terms]
+        return [concatenated_factors(products or [nothing]) for products in terms]
 
     def _changes(self, item: Factored) -> list[Tensor]:
         """The merged change of each matrix as outputs × inputs, float64."""

@@ -37,7 +37,7 @@ from ace_gui.engine.planning.prepared import Prepared, module_rows
 from ace_gui.engine.streaming import PART_ELEMENTS, PASS_ELEMENTS
 from ace_gui.errors import ResourceError, TaskError
 from ace_gui.formatting import human_bytes, path_text, plain
-from ace_gui.linalg.singular import matrix_shape, shaping_numbers
+from ace_gui.linalg.singular import matrix_shape, shaping_memory
 from ace_gui.machine import free_memory
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind
@@ -293,7 +293,7 @@ def whole_bytes(row: PlanRow, prepared: Prepared) -> int:
     else:
         numbers = method.working_memory(shape, len(row.experts))
     if row.after.reshapes:
-        numbers = max(numbers, prod(shape) + shaping_numbers(matrix_shape(shape)))
+        numbers = max(numbers, prod(shape) + shaping_memory(matrix_shape(shape)))
     if row.after.cap is not None:
         numbers = max(numbers, CAPPED_NUMBERS * prod(shape))
     return int(FLOAT64 * numbers) + 2 * FLOAT32 * prod(shape)

@@ -20,7 +20,7 @@ from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.linalg.passes import centre_, energy
 from ace_gui.linalg.root_spectrum import FINEST, RootSpectrum, root_spectrum
-from ace_gui.linalg.singular import Shaped, noise_floor, shape_
+from ace_gui.linalg.singular import ShapedSpectrum, noise_floor, shape_spectrum_
 from ace_gui.methods.shared.experts import Deltas, Merged, Weights
 from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
 
@@ -121,11 +121,11 @@ def _reshaped(
     noise = EXACT * math.sqrt(energy(merged.delta))
     if merged.delta.dtype == torch.float32 or base_OI.dtype == torch.float32:
         noise += torch.finfo(torch.float32).eps * math.sqrt(energy(base_OI))
-    shaped: RootSpectrum | Shaped | None = None
+    shaped: RootSpectrum | ShapedSpectrum | None = None
     if rank == 1 and spectrum == ROOT:
         shaped = _rooted(merged.delta, noise, tolerance)
     if shaped is None:
-        shaped = shape_(merged.delta, share=rank, power=spectrum, noise=noise)
+        shaped = shape_spectrum_(merged.delta, share=rank, power=spectrum, noise=noise)
     if shaped.matrix_OI.data_ptr() != merged.delta.data_ptr():
         merged.delta.copy_(shaped.matrix_OI)
     values = shaped.before_R.tolist(), shaped.after_R.tolist()

@@ -27,7 +27,7 @@ from ace_gui.engine.planning.requirements import output_checks, store_checks
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import MismatchError, RecipeError, ResourceError, ResumeError
 from ace_gui.gui.state.session import checks_of
-from ace_gui.linalg.singular import cut, cut_product, joined, rank_for, squared_values
+from ace_gui.linalg.singular import concatenated_factors, cut, cut_product, rank_for, squared_values
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Override
@@ -114,7 +114,7 @@ def test_a_product_is_cut_without_the_matrix():
         (-2.0, torch.randn(9, 2), torch.randn(2, 8)),
     ]
     whole = sum(c * b.double() @ a.double() for c, b, a in terms)
-    product = joined(terms)
+    product = concatenated_factors(terms)
     torch.testing.assert_close(product.b_OR @ product.a_RI, whole)
     for rank in (1, 4):
         found = cut_product(product, rank)
