@@ -1,5 +1,5 @@
-"""Pure tensor functions: centring, heterogeneity, solves, polar factors, spectra.
+"""Pure functions of tensors: centring, heterogeneity, order statistics, solves, factors, spectra.
 
-They do not use files, recipes or devices. Every tensor stays on its device, and all factorisations
-are in float64.
+They know nothing of checkpoints and recipes. Every tensor stays on its device. Factorisations are
+in float64, except ``root_spectrum``, which measures the error of float32.
 """

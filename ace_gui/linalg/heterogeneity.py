@@ -21,9 +21,10 @@ is therefore no larger than the rounding of the float32 weights (6e-8 of their s
 """
 
 LARGEST_RIDGE_MASS: Final = 0.5
-"""Limit of e = Σ ε_t, which enters the refinement as −(e/T) Σ_t ΔW_t.
+"""Limit of ACE's ridge mass e = Σ ε_t, the sum of the experts' ridge parameters ε_t.
 
-Near 1 the refinement turns against the experts.
+It enters the refinement as −(e/T) Σ_t ΔW_t, for T experts. Near 1 the refinement turns against
+the experts.
 """
 
 WHY_BY_SCALE: Final = (
@@ -34,20 +35,18 @@ WHY_BY_SCALE: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Heterogeneity:
-    """γ of one tensor and what it was computed from.
-
-    ``gamma``: Var_t(ℓ_t) / mean_t(ℓ_t)², ℓ_t = ln E_t; None if fewer than two experts are counted.
-    ``mean_log_energy``: mean of ℓ_t; None if no expert is counted. ``log_variance``: Var_t(ℓ_t),
-    which a common factor on the task vectors does not change; None if γ is None. ``counted`` and
-    ``left_out``: indices of the experts that changed the tensor, and of those that numerically did
-    not; both ascending.
-    """
+    """γ of one tensor and what it was computed from: ℓ_t = ln E_t of the experts' energies E_t."""
 
     gamma: float | None
+    """γ = Var_t(ℓ_t) / mean_t(ℓ_t)²; None if fewer than two experts are counted."""
     mean_log_energy: float | None
+    """mean_t(ℓ_t); None if no expert is counted."""
     log_variance: float | None
+    """Var_t(ℓ_t), which a common factor on the task vectors does not change; None if γ is None."""
     counted: tuple[int, ...]
+    """Indices of the experts that changed the tensor, ascending."""
     left_out: tuple[int, ...]
+    """Indices of the experts that numerically did not change it, ascending."""
 
 
 def heterogeneity(energies: Sequence[float]) -> Heterogeneity:
@@ -67,7 +66,8 @@ def heterogeneity(energies: Sequence[float]) -> Heterogeneity:
         mean = statistics.fmean(logs)
     else:
         mean = None
-    gamma = variance = None
+    gamma = None
+    variance = None
     if mean is not None and len(logs) > 1:
         variance = statistics.variance(logs)
         gamma = variance / (mean**2 + GUARD)
@@ -86,12 +86,14 @@ def _changed(energies: Sequence[float]) -> tuple[int, ...]:
 
 
 def gamma_near_pole(gamma: Any, mean_log: Any, tau: Any) -> Any:
-    """Whether γ exceeds τ only because the mean log energy is near 0; also for NumPy arrays.
+    """Whether γ exceeds τ only because the mean log energy is near 0.
 
     γ is the variance of the log energies divided by their squared mean. If the variance alone is at
-    most τ, multiplying all task vectors by one factor would change the regime.
+    most τ, multiplying all task vectors by one factor would change the regime. All three are
+    numbers, or NumPy arrays; the result is then an array of truth values.
     """
-    return (gamma > tau) & (gamma * mean_log**2 <= tau)
+    variance = gamma * mean_log**2
+    return (gamma > tau) & (variance <= tau)
 
 
 USUAL_TAU: Final = 0.3
@@ -105,7 +107,7 @@ def unreliable_gamma(gamma: Any, mean_log: Any, tau: float | None) -> Any:
     return gamma_near_pole(gamma, mean_log, tau)
 
 
-def by_scale_alone(gamma: float, mean_log: float) -> str:
+def scale_alone_message(gamma: float, mean_log: float) -> str:
     """The sentence for a tensor with ``gamma_near_pole``, without advice."""
     return (
         f"Heterogeneous by scale alone, γ = {gamma:.3g}: {WHY_BY_SCALE} (mean log energy "

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ace_gui.linalg.products import product
 
-CACHED: Final = 1 << 18
+NUMBERS_IN_CACHE: Final = 1 << 18
 """Number of float64 numbers that stay in a processor's cache while they are reused."""
 
 
@@ -43,7 +43,7 @@ def squared_norm(delta: Tensor) -> Tensor:
     if delta.ndim == 2 and delta.mT.is_contiguous():
         delta = delta.mT
     if delta.device.type == "cpu":
-        size = CACHED
+        size = NUMBERS_IN_CACHE
     else:
         size = max(1, delta.numel())
     pieces = torch.split(delta.reshape(-1), size)
@@ -63,23 +63,26 @@ def centre_(delta_OI: Tensor) -> Tensor:
     return mean_1I
 
 
-def widened(matrix_BOI: Tensor, *, less: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
+def widened(
+    matrix_BOI: Tensor, *, subtracted_B1I: Tensor | None = None
+) -> Iterator[tuple[slice, Tensor]]:
     """Slices of consecutive outputs with their float64 copies; float64 input is not copied.
 
-    A slice is small on a processor, and holds all outputs elsewhere. ``less``: a row to subtract
-    from each output (B × 1 × I, float64).
+    A slice is small on a processor, and holds all outputs elsewhere. ``subtracted_B1I``: a float64
+    row that is subtracted from each output. A matrix without outputs has one slice, an empty one.
     """
-    layers, outputs, inputs = matrix_BOI.shape
-    step = outputs
+    batch, outputs, inputs = matrix_BOI.shape
     if matrix_BOI.device.type == "cpu":
-        step = max(1, CACHED // max(1, layers * inputs))
-    for start in range(0, max(1, outputs), max(1, step)):
+        step = max(1, NUMBERS_IN_CACHE // max(1, batch * inputs))
+    else:
+        step = max(1, outputs)
+    for start in range(0, max(1, outputs), step):
         rows = slice(start, min(start + step, outputs))
         part_BNI = matrix_BOI[:, rows]
-        if less is None:
+        if subtracted_B1I is None:
             wide_BNI = part_BNI.to(torch.float64)
         else:
-            wide_BNI = part_BNI - less
+            wide_BNI = part_BNI - subtracted_B1I
         yield rows, wide_BNI
 
 

@@ -14,13 +14,13 @@ the matrix's own device.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import product as pairs
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ Factor = float | Sequence[float]
 """A factor for all matrices, or one per matrix of the batch."""
 
 
-def _by_intel() -> bool:
+def _is_intel_processor() -> bool:
     """Whether the processor is Intel's, according to the system."""
     description = os.environ.get("PROCESSOR_IDENTIFIER", "")  # Windows
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as info:
@@ -45,23 +45,24 @@ def _by_intel() -> bool:
 
 
 @cache
-def by_numpy() -> bool:
+def uses_numpy() -> bool:
     """Whether single threads use numpy on this processor.
 
-    OpenBLAS then uses no threads of its own in this process, as each merging thread calls it.
+    If so, the first call also limits OpenBLAS to one thread in this process, as every merging
+    thread calls it.
     """
-    if _by_intel() or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+    if _is_intel_processor() or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return False
     openblas = ThreadpoolController().select(internal_api="openblas")
-    of_numpy = [library for library in openblas.lib_controllers if "numpy" in library.filepath]
-    if of_numpy:
+    is_in_numpy = any("numpy" in library.filepath for library in openblas.lib_controllers)
+    if is_in_numpy:
         openblas.limit(limits=1)
-    return bool(of_numpy)
+    return is_in_numpy
 
 
 def library() -> str:
     """The library for a processor's products, on which their last digits depend."""
-    if by_numpy():
+    if uses_numpy():
         return "numpy"
     return "torch"
 
@@ -69,7 +70,7 @@ def library() -> str:
 def times(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     """left · right for two matrices of one dtype."""
     if computed_by_numpy(left_NK):
-        return _by_numpy(left_NK, right_KM)
+        return _times_in_numpy(left_NK, right_KM)
     return left_NK @ right_KM
 
 
@@ -96,18 +97,21 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
     elif sum_NM.ndim == 3:
         add_product_(sum_NM[0], left_NK[0], right_KM[0], alpha)
     elif computed_by_numpy(sum_NM):
-        for rows, columns in pairs(parts(len(sum_NM)), parts(sum_NM.shape[1])):
+        for rows, columns in itertools.product(parts(len(sum_NM)), parts(sum_NM.shape[1])):
             # numpy cannot accumulate into a sum.
-            added_NM = _by_numpy(left_NK[rows], right_KM[:, columns])
+            added_NM = _times_in_numpy(left_NK[rows], right_KM[:, columns])
             sum_NM[rows, columns].add_(added_NM, alpha=alpha)
     else:
         sum_NM.addmm_(left_NK, right_KM, alpha=alpha)
 
 
 def computed_by_numpy(matrix: Tensor) -> bool:
-    """Several threads on one matrix use torch, as they would idle while numpy computes."""
+    """Whether numpy computes products of this matrix here.
+
+    Several threads on one matrix use torch, as they would idle while numpy computes.
+    """
     is_suitable = matrix.dtype in (torch.float32, torch.float64) and matrix.device.type == "cpu"
-    return is_suitable and torch.get_num_threads() == 1 and by_numpy()
+    return is_suitable and torch.get_num_threads() == 1 and uses_numpy()
 
 
 def halves_squares(matrix: Tensor) -> bool:
@@ -115,7 +119,7 @@ def halves_squares(matrix: Tensor) -> bool:
     return (matrix.ndim == 2 or len(matrix) == 1) and computed_by_numpy(matrix)
 
 
-def _by_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:
+def _times_in_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     product_NM = left_NK.new_empty(len(left_NK), right_KM.shape[1])
     with np.errstate(all="ignore"):  # the caller, which knows the tensor's name, reports infinities
         np.matmul(left_NK.numpy(), right_KM.numpy(), out=product_NM.numpy())
@@ -141,7 +145,8 @@ def factor_per_matrix(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
 def matrices_at(batch_BNM: Tensor, indices: Sequence[int]) -> Tensor:
     """The matrices of a batch at these indices, without an index list, for which a GPU would wait.
 
-    Nothing is copied if these are all matrices in their order.
+    The indices are different and ascending, so as many as there are matrices are all of them, and
+    nothing is copied.
     """
     if len(indices) == len(batch_BNM):
         return batch_BNM
@@ -155,16 +160,16 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
-SMALLEST = 96
+NARROWEST: Final = 96
 """Fewest columns of a block on a processor: wide enough for full speed."""
 
-LARGEST = 192
+WIDEST: Final = 192
 """Most columns of a block on a processor: narrow enough to skip work."""
 
-SMALLEST_ON_GPU = 256
+NARROWEST_ON_GPU: Final = 256
 """Fewest columns of a block on a GPU, where each block costs several launches."""
 
-LARGEST_ON_GPU = 512
+WIDEST_ON_GPU: Final = 512
 """Most columns of a block on a GPU."""
 
 
@@ -182,39 +187,43 @@ def widest(size: int) -> int:
 
 def _width(size: int, *, on_gpu: bool) -> int:
     if on_gpu:
-        return min(max(size // 8, SMALLEST_ON_GPU), LARGEST_ON_GPU)
-    return min(max(size // 8, SMALLEST), LARGEST)
+        return min(max(size // 8, NARROWEST_ON_GPU), WIDEST_ON_GPU)
+    return min(max(size // 8, NARROWEST), WIDEST)
 
 
-def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: Factor = 1.0) -> None:
-    """Add ``alpha`` · factorᵀ factor to the upper blocks of a symmetric sum; see ``mirror_``."""
+def add_gram_(sum_NN: Tensor, matrix_KN: Tensor, *, alpha: Factor = 1.0) -> None:
+    """Add ``alpha`` · matrixᵀ matrix to the upper blocks of a symmetric sum; see ``mirror_``."""
     size = sum_NN.shape[-1]
-    if halves_squares(factor_KN):
+    if halves_squares(matrix_KN):
         steps = parts(size)
     else:
         steps = list(blocks(size, sum_NN.device))
-    _add_upper_(sum_NN, factor_KN.mT, alpha, steps)
+    _add_upper_(sum_NN, matrix_KN.mT, alpha, steps)
 
 
 def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slice]) -> None:
-    """Halve the columns recursively, because the largest products are the fastest.
+    """Halve the blocks ``steps`` recursively, because the largest products are the fastest.
 
     The rows of the first half times the columns of the second lie above the diagonal. A single
-    block is both: it lies on the diagonal.
+    block lies on it.
     """
     if not steps:
         return
     half = len(steps) // 2
-    first = steps[:half] or steps
-    second = steps[half:]
-    rows = slice(first[0].start, first[-1].stop)
-    columns = slice(second[0].start, second[-1].stop)
+    if len(steps) == 1:
+        above = steps
+        right = steps
+    else:
+        above = steps[:half]
+        right = steps[half:]
+    rows = slice(above[0].start, above[-1].stop)
+    columns = slice(right[0].start, right[-1].stop)
     left_NK = rows_NK[..., rows, :]
     right_NK = rows_NK[..., columns, :]
     add_product_(sum_NN[..., rows, columns], left_NK, right_NK.mT, alpha)
-    if half:
-        _add_upper_(sum_NN, rows_NK, alpha, first)
-        _add_upper_(sum_NN, rows_NK, alpha, second)
+    if len(steps) > 1:
+        _add_upper_(sum_NN, rows_NK, alpha, above)
+        _add_upper_(sum_NN, rows_NK, alpha, right)
 
 
 def mirror_(matrix_NN: Tensor) -> Tensor:
@@ -226,23 +235,23 @@ def mirror_(matrix_NN: Tensor) -> Tensor:
     return matrix_NN
 
 
-def gram(factor_KN: Tensor, *, alpha: Factor = 1.0) -> Tensor:
-    """``alpha`` · factorᵀ factor as a new matrix."""
-    if factor_KN.ndim == 3 and len(factor_KN) == 1:
+def gram(matrix_KN: Tensor, *, alpha: Factor = 1.0) -> Tensor:
+    """``alpha`` · matrixᵀ matrix as a new matrix."""
+    if matrix_KN.ndim == 3 and len(matrix_KN) == 1:
         if isinstance(alpha, Sequence):
             alpha = alpha[0]
-        return gram(factor_KN[0], alpha=alpha)[None]
-    if halves_squares(factor_KN) and not isinstance(alpha, Sequence):
-        return times(factor_KN.mT, factor_KN).mul_(alpha)
-    *batch, _, size = factor_KN.shape
-    gram_NN = factor_KN.new_zeros(*batch, size, size)
-    add_gram_(gram_NN, factor_KN, alpha=alpha)
+        return gram(matrix_KN[0], alpha=alpha)[None]
+    if halves_squares(matrix_KN) and not isinstance(alpha, Sequence):
+        return times(matrix_KN.mT, matrix_KN).mul_(alpha)
+    *batch, _, size = matrix_KN.shape
+    gram_NN = matrix_KN.new_zeros(*batch, size, size)
+    add_gram_(gram_NN, matrix_KN, alpha=alpha)
     return mirror_(gram_NN)
 
 
 _LOCK: Final = threading.Lock()
-_WITHIN: Final[list[list[str]]] = []
-"""One entry per thread inside the block: the settings before it."""
+_PRECISIONS_BEFORE: Final[list[list[str]]] = []
+"""What was set before ``full_float32``: one entry for each thread that is inside, all the same."""
 
 
 @contextmanager
@@ -251,20 +260,20 @@ def full_float32() -> Iterator[None]:
 
     The settings are global to the process. They are restored when the last thread leaves.
     """
-    settings: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
     with _LOCK:
-        if _WITHIN:
-            before = _WITHIN[0]
+        if _PRECISIONS_BEFORE:
+            precisions = _PRECISIONS_BEFORE[0]
         else:
-            before = [setting.fp32_precision for setting in settings]
-        _WITHIN.append(before)
-        for setting in settings:
-            setting.fp32_precision = "ieee"
+            precisions = [backend.fp32_precision for backend in backends]
+        _PRECISIONS_BEFORE.append(precisions)
+        for backend in backends:
+            backend.fp32_precision = "ieee"
     try:
         yield
     finally:
         with _LOCK:
-            before = _WITHIN.pop()
-            if not _WITHIN:
-                for setting, value in zip(settings, before, strict=True):
-                    setting.fp32_precision = value
+            precisions = _PRECISIONS_BEFORE.pop()
+            if not _PRECISIONS_BEFORE:
+                for backend, precision in zip(backends, precisions, strict=True):
+                    backend.fp32_precision = precision

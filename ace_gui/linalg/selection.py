@@ -17,19 +17,22 @@ import torch
 from torch import Tensor
 
 BINS: Final = 1 << 16
+"""Number of upper bins, and of lower bins in one of them."""
+
 ZERO_BIN: Final = 1 << 15
 """The upper bin of zero and of the smallest positive numbers."""
 
 INFINITE_BIN: Final = ZERO_BIN + 0x7F80
 """The upper bin of infinity, which holds no finite number."""
 
-_MAGNITUDE: Final = 0x7FFFFFFF
+_MAGNITUDE_BITS: Final = 0x7FFFFFFF
+"""All bits of a float32 number but its sign."""
 
 SAMPLE: Final = 1 << 14
 """Size of the sample from which an order statistic is estimated."""
 
 
-def smallest(magnitudes: Tensor, rank: int) -> Tensor:
+def kth_smallest(magnitudes: Tensor, rank: int) -> Tensor:
     """The ``rank``-th smallest of the values, counted from 1; of any shape, but not empty.
 
     A sample gives two values that almost surely enclose it, and only values between them are
@@ -38,6 +41,8 @@ def smallest(magnitudes: Tensor, rank: int) -> Tensor:
     flat = magnitudes.reshape(-1)
     sample = flat[:: max(1, len(flat) // SAMPLE)].sort().values
     index = rank * len(sample) // len(flat)
+    # Eight standard deviations of a rank in a random sample, whose variance is at most a quarter of
+    # its size.
     margin = 4 * math.isqrt(len(sample))
     if index >= margin:
         low = float(sample[index - margin])
@@ -75,7 +80,8 @@ def lower_counts(values: Tensor, upper: int) -> Tensor:
     """Number of values of the upper bin ``upper`` in each lower bin, int64."""
     first = (upper - ZERO_BIN) << 16
     bits = _ordered_bits(values).numpy()
-    # Most differences of 16-bit numbers have no lower bits; selecting the others takes longer.
+    # Lower bin 0 is counted apart: most differences of 16-bit numbers are in it, and selecting them
+    # takes longer than counting.
     inside = bits[(bits > first) & (bits <= first + BINS - 1)]
     counts = np.bincount(inside - first, minlength=BINS)
     counts[0] = np.count_nonzero(bits == first)
@@ -98,7 +104,7 @@ def number_of(upper: int, lower: int) -> float:
     """The float32 number in these bins."""
     bits = ((upper - ZERO_BIN) << 16) | lower
     if bits < 0:
-        bits ^= _MAGNITUDE  # negative numbers were counted in reverse
+        bits ^= _MAGNITUDE_BITS  # negative numbers were counted in reverse
     return float(struct.unpack("<f", struct.pack("<i", bits))[0])
 
 
@@ -126,4 +132,6 @@ def _ordered_bits(values: Tensor) -> Tensor:
     bits = values.to(torch.float32).contiguous().reshape(-1).view(torch.int32)
     if not bits.numel() or int(bits.min()) >= 0:
         return bits  # no negative values to reverse, as with magnitudes
-    return (bits >> 31).bitwise_and_(_MAGNITUDE).bitwise_xor_(bits)
+    # Inverts the magnitude of negative values: the shift gives -1 (all bits) for them, else 0.
+    inverted_bits = (bits >> 31).bitwise_and_(_MAGNITUDE_BITS)
+    return inverted_bits.bitwise_xor_(bits)

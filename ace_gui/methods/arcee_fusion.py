@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.selection import smallest
+from ace_gui.linalg.selection import kth_smallest
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry
@@ -54,7 +54,7 @@ def arcee_fusion(experts: Experts, parameters: ArceeFusionParameters, context: C
         for delta, old, part in zip(*(torch.split(tensor, some) for tensor in rows), strict=True):
             part.mul_(_divergence(old + delta, old.to(torch.float64)))
     last = importance.numel() - 1
-    first, median, third = (smallest(importance, int(q * last) + 1) for q in (0.25, 0.5, 0.75))
+    first, median, third = (kth_smallest(importance, int(q * last) + 1) for q in (0.25, 0.5, 0.75))
     threshold = median + parameters.spread * (third - first)
     return Merged.of(value.masked_fill_(importance < threshold, 0))
 

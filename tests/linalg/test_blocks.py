@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ace_gui.linalg.products import LARGEST, SMALLEST, blocks, full_float32, gram, widest
+from ace_gui.linalg.products import NARROWEST, WIDEST, blocks, full_float32, gram, widest
 
 CPU = torch.device("cpu")
 sizes = pytest.mark.parametrize("size", [1, 191, 192, 193, 500, 2000, 4000])
@@ -14,7 +14,7 @@ def test_blocks_cover_every_column_once(size: int) -> None:
     covered = [column for block in blocks(size, CPU) for column in range(block.start, block.stop)]
     assert covered == list(range(size))
     widths = [block.stop - block.start for block in blocks(size, CPU)]
-    assert all(SMALLEST <= width <= LARGEST for width in widths[:-1])
+    assert all(NARROWEST <= width <= WIDEST for width in widths[:-1])
 
 
 @sizes

@@ -10,7 +10,7 @@ from ace_gui.linalg.eigenvectors import eigenvectors
 
 def choose_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one library compute; numpy does so only for a single thread."""
-    monkeypatch.setattr(products, "by_numpy", lambda: name == "numpy")
+    monkeypatch.setattr(products, "uses_numpy", lambda: name == "numpy")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
 
 

@@ -9,7 +9,15 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from ace_gui.linalg import products
-from ace_gui.linalg.products import add_gram_, add_product_, by_numpy, gram, library, mirror_, times
+from ace_gui.linalg.products import (
+    add_gram_,
+    add_product_,
+    gram,
+    library,
+    mirror_,
+    times,
+    uses_numpy,
+)
 
 
 def matrix(*shape: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
@@ -20,7 +28,7 @@ def matrix(*shape: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
 def taken_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both, whichever this processor prefers."""
     name: str = request.param
-    monkeypatch.setattr(products, "by_numpy", lambda: name == "numpy")
+    monkeypatch.setattr(products, "uses_numpy", lambda: name == "numpy")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     return name
 
@@ -166,9 +174,9 @@ def test_numpy_is_chosen_where_torchs_mkl_leaves_speed_unused(
     monkeypatch.delenv("PROCESSOR_IDENTIFIER", raising=False)
     monkeypatch.setattr(products, "Path", lambda _: info)  # Linux
     chosen = has_mkl and vendor != "GenuineIntel"
-    monkeypatch.setattr(products, "by_numpy", cache(by_numpy.__wrapped__))
+    monkeypatch.setattr(products, "uses_numpy", cache(uses_numpy.__wrapped__))
     assert [library(), library()] == ["numpy" if chosen else "torch"] * 2
     monkeypatch.setattr(products, "Path", lambda _: tmp_path / "none")  # Windows
     monkeypatch.setenv("PROCESSOR_IDENTIFIER", f"Family 6, {vendor}")
-    assert by_numpy.__wrapped__() == chosen
+    assert uses_numpy.__wrapped__() == chosen
     assert reported == [1, 1] * chosen

@@ -10,10 +10,10 @@ from ace_gui.linalg.selection import (
     BINS,
     SAMPLE,
     bin_of_rank,
+    kth_smallest,
     lower_counts,
     number_of,
     order_in_rows,
-    smallest,
     upper_counts,
 )
 
@@ -91,9 +91,9 @@ VALUES = {
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.8, 0.999, 1.0])
 def test_a_rank_by_a_guess_from_a_sample_is_exact(values: torch.Tensor, share: float) -> None:
     rank = max(1, round(share * len(values)))
-    assert float(smallest(values, rank)) == float(values.sort().values[rank - 1])
+    assert float(kth_smallest(values, rank)) == float(values.sort().values[rank - 1])
 
 
 def test_any_shape_is_looked_through_as_one() -> None:
     values = VALUES["spread"][: 2 * SAMPLE].reshape(2, -1)
-    assert float(smallest(values, 1)) == float(values.min())
+    assert float(kth_smallest(values, 1)) == float(values.min())

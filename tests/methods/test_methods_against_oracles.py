@@ -16,7 +16,7 @@ from tests.helpers.method_checks import CASES, CHECKS, LARGEST_ERROR, Check, err
 @pytest.fixture(params=["torch", "numpy"], autouse=True)
 def _products_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By both libraries, whichever this processor prefers."""
-    monkeypatch.setattr(products, "by_numpy", lambda: request.param == "numpy")
+    monkeypatch.setattr(products, "uses_numpy", lambda: request.param == "numpy")
     if request.param == "numpy":
         monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
 

@@ -25,8 +25,8 @@ from ace_gui.engine.contract.plan import WORST_FIRST, Check, CheckVerdict
 from ace_gui.formatting import counted
 from ace_gui.linalg.heterogeneity import (
     LARGEST_RIDGE_MASS,
-    by_scale_alone,
     gamma_near_pole,
+    scale_alone_message,
     unreliable_gamma,
 )
 from ace_gui.recipe.values import Cap, ParameterValue
@@ -246,7 +246,7 @@ def _before(
     if layer.gamma is None or tau is None or not layer.gamma > tau:
         return
     if report is None and near_pole(layer, tau):
-        sentence = by_scale_alone(layer.gamma, layer.mean_log_energy or 0.0)
+        sentence = scale_alone_message(layer.gamma, layer.mean_log_energy or 0.0)
         yield _warning("By scale alone", f"{sentence} Raise τ to treat it as homogeneous.")
     mean_energy = math.fsum(energies) / len(energies)
     if mean_energy < SMALL_ENERGY:

@@ -7,8 +7,8 @@ from typing import Final
 from ace_gui.linalg.heterogeneity import (
     LARGEST_RIDGE_MASS,
     Heterogeneity,
-    by_scale_alone,
     gamma_near_pole,
+    scale_alone_message,
 )
 from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.problem import LayerEnergies, Precision, Refinement, Rule, Solution
@@ -112,7 +112,7 @@ def regime(heterogeneity: Heterogeneity, tau: float, ridge_mass: float) -> list[
     gamma = heterogeneity.gamma or 0.0
     mean = heterogeneity.mean_log_energy or 0.0
     if gamma_near_pole(gamma, mean, tau):
-        notes.append(f"{by_scale_alone(gamma, mean)} Raise tau to treat it as homogeneous.")
+        notes.append(f"{scale_alone_message(gamma, mean)} Raise tau to treat it as homogeneous.")
     if ridge_mass > LARGEST_RIDGE_MASS:
         notes.append(
             f"The ridge mass is {ridge_mass:.2g} (more than {LARGEST_RIDGE_MASS}), so that the "

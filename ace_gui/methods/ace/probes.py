@@ -84,7 +84,7 @@ def probe(delta_BOI: Tensor, probes_PI: Tensor | None) -> tuple[Tensor, ProbedEx
     squared_BPI = torch.zeros_like(probes_BPI, memory_format=torch.contiguous_format)
     square_B = mean_B1I.new_zeros(layers)
     once = []
-    for _, part_BNI in widened(delta_BOI, less=shift_B1I):
+    for _, part_BNI in widened(delta_BOI, subtracted_B1I=shift_B1I):
         square_B += torch.linalg.vector_norm(part_BNI, dim=(1, 2)).square()
         mean_B1I += part_BNI.sum(dim=1, keepdim=True)
         if probes_PI is not None:

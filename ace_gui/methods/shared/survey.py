@@ -22,9 +22,9 @@ from ace_gui.linalg.selection import (
     INFINITE_BIN,
     ZERO_BIN,
     bin_of_rank,
+    kth_smallest,
     lower_counts,
     number_of,
-    smallest,
     upper_counts,
 )
 from ace_gui.methods.shared.calls import WrongReturnError, calling
@@ -422,7 +422,7 @@ def _chosen(values: Tensor, rank: int) -> float:
     if not values.numel():
         return 0.0
     if rank <= values.numel():
-        return float(smallest(values.to(torch.float32), rank))
+        return float(kth_smallest(values.to(torch.float32), rank))
     return math.inf
 
 

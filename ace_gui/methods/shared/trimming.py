@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import hardshrink
 
-from ace_gui.linalg.selection import smallest
+from ace_gui.linalg.selection import kth_smallest
 from ace_gui.methods.shared.kit import parameter
 from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, Values, magnitudes
 
@@ -59,7 +59,7 @@ def trimmed(delta: Tensor, density: float) -> Tensor:
     count = kept_count(density, delta.numel())
     if count == delta.numel():
         return delta
-    return at_least(delta, float(smallest(delta.abs(), delta.numel() - count + 1)))
+    return at_least(delta, float(kth_smallest(delta.abs(), delta.numel() - count + 1)))
 
 
 def at_least(delta: Tensor, threshold: float) -> Tensor:
