@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -33,9 +33,11 @@ is far smaller.
 """
 
 
-Figures = Callable[[Tensor, Sequence[int]], Tensor]
-"""Returns further figures (B × F, float64) of some matrices' factors (B × O × I), given the indices
-of the matrices in the batch.
+FactorFigures = Callable[[Tensor, Sequence[int]], Tensor]
+"""What a caller also wants to know of the factors, computed with them.
+
+Gets factors U_k V_kᵀ (N × O × I) and the indices of their matrices in the batch. Returns F float64
+figures of each (N × F).
 """
 
 
@@ -50,15 +52,15 @@ class TopPolar:
     rank: int
     """Number of the k directions in the factor."""
     weakest: float
-    """Their smallest singular value, as a share of the largest."""
+    """Smallest singular value of the directions in the factor, as a share of the largest."""
     sensitivity: float
     """Factor by which a small error of the matrix is amplified (``cut_sensitivity``)."""
     figures: tuple[float, ...] = ()
-    """Further requested figures of the factor."""
+    """What the caller's ``FactorFigures`` returned."""
 
 
 def top_polars(
-    matrix_BOI: Tensor, k: int, noises: Sequence[float], figures: Figures | None = None
+    matrix_BOI: Tensor, k: int, noises: Sequence[float], figures: FactorFigures | None = None
 ) -> list[TopPolar]:
     """U_k V_kᵀ and the mean of the k largest singular values of every matrix of a float64 batch.
 
@@ -75,24 +77,32 @@ def top_polars(
     by_gram = batch.polars(range(len(matrix_BOI)), basis_BRK, values_BR)
     del basis_BRK
     polars: list[TopPolar] = []
-    for b, (polar, separated) in enumerate(by_gram):
-        if separated:
-            polars.append(polar)
-            continue
-        basis_RK, values_R = _by_svd(batch.wide_BRC[b], k)
-        ((exact_polar, _),) = batch.polars([b], basis_RK[None], values_R[None])
-        polars.append(exact_polar)
+    for b, result in enumerate(by_gram):
+        polar = result.polar
+        if not result.is_separated:
+            basis_RK, values_R = _by_svd(batch.wide_BRC[b], k)
+            (exact_result,) = batch.polars([b], basis_RK[None], values_R[None])
+            polar = exact_result.polar
+        polars.append(polar)
     return polars
+
+
+class _PolarOfBasis(NamedTuple):
+    """The polar factor of one matrix, computed from a basis of its leading directions."""
+
+    polar: TopPolar
+    is_separated: bool
+    """Whether the cut is clear enough for a basis of eigenvectors of the Gram matrix."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _PolarBatch:
-    """The matrices and the request for them."""
+    """The arguments of ``top_polars``."""
 
     matrix_BOI: Tensor
     k: int
     noises: Sequence[float]
-    figures: Figures | None
+    figures: FactorFigures | None
 
     @property
     def tall(self) -> bool:
@@ -106,50 +116,52 @@ class _PolarBatch:
 
     def polars(
         self, indices: Sequence[int], basis_BRK: Tensor, values_BR: Tensor
-    ) -> list[tuple[TopPolar, bool]]:
-        """Results from U_k and all of s, and whether the cut was clear enough for a Gram matrix."""
+    ) -> list[_PolarOfBasis]:
+        """The polar factors of the matrices at ``indices``, from their U_k and all of their s."""
         wide_BRC = matrices_at(self.wide_BRC, indices)
-        unit = torch.finfo(wide_BRC.dtype).eps
-        floors = [max(self.noises[b], unit * wide_BRC.shape[2]) for b in indices]
+        rounding = torch.finfo(wide_BRC.dtype).eps * wide_BRC.shape[2]
+        floors = [max(self.noises[b], rounding) for b in indices]
         factor_BRC = _factors(wide_BRC, basis_BRK, values_BR, floors)
         if self.tall:
             factor_BOI = factor_BRC.mT
         else:
             factor_BOI = factor_BRC
-        numbers_BF = values_BR
+        # The values and the figures of a matrix are one row, so that they are copied at once: a GPU
+        # must finish its work before it can answer.
+        numbers_BN = values_BR
         if self.figures is not None:
-            numbers_BF = torch.cat([values_BR, self.figures(factor_BOI, indices)], dim=1)
-        numbers_BF = numbers_BF.cpu()  # once: a GPU must finish its work before it can answer
+            numbers_BN = torch.cat([values_BR, self.figures(factor_BOI, indices)], dim=1)
+        numbers_BN = numbers_BN.cpu()
         count = values_BR.shape[1]
-        return [
-            self._polar(factor_OI, numbers_F[:count], numbers_F[count:], floor)
-            for factor_OI, numbers_F, floor in zip(factor_BOI, numbers_BF, floors, strict=True)
-        ]
+        polars: list[_PolarOfBasis] = []
+        for factor_OI, numbers_N, floor in zip(factor_BOI, numbers_BN, floors, strict=True):
+            polars.append(self._polar(factor_OI, numbers_N[:count], numbers_N[count:], floor))
+        return polars
 
     def _polar(
-        self, factor_OI: Tensor, values_R: Tensor, figures: Tensor, floor: float
-    ) -> tuple[TopPolar, bool]:
-        count = len(values_R)
+        self, factor_OI: Tensor, values_R: Tensor, figures_F: Tensor, floor: float
+    ) -> _PolarOfBasis:
         values_K = values_R[: self.k]
         rank = int((values_K > floor * values_K[0]).sum())  # they are in descending order
-        if self.k < count:
-            below = float(values_R[self.k])
+        if self.k < len(values_R):
+            next_value = float(values_R[self.k])
         else:
-            below = 0.0
+            next_value = 0.0
         if rank:
             weakest = float(values_K[rank - 1] / values_K[0])
         else:
             weakest = 0.0
-        separated = values_K[-1] ** 2 - below**2 > SMALLEST_GAP * values_K[0] ** 2
+        gap = values_K[-1] ** 2 - next_value**2
+        is_separated = bool(gap > SMALLEST_GAP * values_K[0] ** 2)
         polar = TopPolar(
             factor_OI=factor_OI,
             mean=float(values_K.mean()),
             rank=rank,
             weakest=weakest,
             sensitivity=cut_sensitivity(values_R, rank, max(factor_OI.shape)),
-            figures=tuple(figures.tolist()),
+            figures=tuple(figures_F.tolist()),
         )
-        return polar, bool(separated)
+        return _PolarOfBasis(polar=polar, is_separated=is_separated)
 
 
 def _factors(
@@ -183,7 +195,10 @@ def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
 
 
 def _by_svd(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """U_k and all of s. X = (Q T)ᵀ has the left vectors of the small matrix Tᵀ."""
+    """U_k and all of s of X.
+
+    With the QR decomposition Xᵀ = Q T, the left vectors and singular values of X are those of Tᵀ.
+    """
     triangle_RR = torch.linalg.qr(wide_RC.T, mode="r").R
     u_RR, s_R, _ = torch.linalg.svd(triangle_RR.T)
     return u_RR[:, :k], s_R
@@ -192,7 +207,7 @@ def _by_svd(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor]:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-SMALL: Final = 1 << 22
+FEW_ENTRIES: Final = 1 << 22
 """Largest number of entries for which a few matrices at a time take negligible memory."""
 
 
@@ -201,9 +216,9 @@ def side_by_side(
 ) -> list[Result]:
     """``work`` on every item in parallel, results in order.
 
-    Matrices of more than ``SMALL`` entries, and those on a GPU, are done one after another.
+    Matrices of more than ``FEW_ENTRIES`` entries, and those on a GPU, are done one after another.
     """
-    if entries <= SMALL and device.type == "cpu":
+    if entries <= FEW_ENTRIES and device.type == "cpu":
         threads = torch.get_num_threads()
     else:
         threads = 1

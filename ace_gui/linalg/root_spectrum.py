@@ -28,7 +28,7 @@ from ace_gui.linalg.eigenvectors import Eigen, eigenvectors
 from ace_gui.linalg.passes import energy, times_transposed
 from ace_gui.linalg.products import add_product_, full_float32, gram, moved, times
 
-FINEST: Final = 4e-3
+SMALLEST_LIMIT: Final = 4e-3
 """Smallest limit of the error at which float32 is tried. At a smaller one nearly all directions of
 16-bit weights' changes would be decomposed twice, which takes as long as float64.
 """
@@ -39,28 +39,28 @@ PROBES: Final = 8
 LEVELS: Final = 4
 """Most decompositions, each of the smallest directions of the one before."""
 
-BUDGET: Final = 0.5
-"""Share of the allowed ‖δM'‖² that may come from the directions that one level does not leave."""
+FINISHED_SHARE: Final = 0.5
+"""Share of the allowed ‖δM'‖² for the directions that a level does not decompose again."""
 
-RESOLVED: Final = 4e-4
+RESOLVED_SHARE: Final = 4e-4
 """Share of the largest singular value below which a level's eigenvalues are only rounding."""
 
-SEPARATED: Final = 1e4
-"""Factor on what a separation leaves, to second order: small directions may be far smaller than
-their blurred values.
+SEPARATION_SAFETY: Final = 1e4
+"""Safety factor on the estimate of what a separation leaves. The estimate uses blurred singular
+values, and small directions may have far smaller ones.
 """
 
-ROWS: Final = 256
+ROWS_AT_A_TIME: Final = 256
 """Rows of a table of all pairs of eigenvalues that are computed at a time."""
 
-CLOSE: Final = 1e-6
+EQUAL_SHARE: Final = 1e-6
 """Eigenvalues nearer than this share count as equal."""
 
-UNIT: Final = 1.2e-7
-"""Rounding of an entry of F."""
+MAP_ROUNDING: Final = 1.2e-7
+"""Rounding of an entry of F in float32, relative to it."""
 
-ROUNDED: Final = 1e-5
-"""Error that float32's products leave in any case, at most."""
+PRODUCT_ROUNDING: Final = 1e-5
+"""Largest error that float32's products leave in any case, relative to ‖M'‖."""
 
 SAFETY: Final = 2.0
 """Factor on the measured error. Over layers of all kinds, the true one was up to 1.7 times it."""
@@ -84,17 +84,17 @@ class RootSpectrum:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Root:
-    """F of all directions, or of some."""
+class _FourthRoot:
+    """F = (M Mᵀ)^(−¼) of a level's directions."""
 
     map_NN: Tensor | None
-    """F, float32; None: the factors apply to the directions as they are."""
+    """F, float32; None if it is diagonal: only ``factors_N`` in the basis of the level above."""
 
     values_N: Tensor
     """Singular values of M, float64."""
 
     factors_N: Tensor
-    """Factors of these values."""
+    """What each singular value is multiplied by."""
 
     error_square: float
     """Estimate of ‖δM'‖²_F, before M' is scaled."""
@@ -118,13 +118,13 @@ def root_spectrum(matrix_OI: Tensor, floor: float, limit: float) -> RootSpectrum
         eigen = eigenvectors(gram(wide_RC.mT))
         # The sum of the singular values of M is ‖M'‖².
         allowed = (limit / SAFETY) ** 2 * float(eigen.values.double().clamp_(min=0).sqrt().sum())
-        root = _root(wide_RC, eigen, floor / norm, allowed, LEVELS)
+        root = _fourth_root(wide_RC, eigen, floor / norm, allowed, LEVELS)
         if root is None or root.map_NN is None:
             return None
         rooted_RC = times(root.map_NN, wide_RC)
     new_norm = math.sqrt(energy(rooted_RC))
-    error = SAFETY * math.sqrt(root.error_square) / new_norm + ROUNDED
-    if not error <= limit:
+    error = SAFETY * math.sqrt(root.error_square) / new_norm + PRODUCT_ROUNDING
+    if error > limit or math.isnan(error):
         return None
     rooted_RC.mul_(norm / new_norm)
     before_R, order_R = root.values_N.sort(descending=True)
@@ -136,7 +136,9 @@ def root_spectrum(matrix_OI: Tensor, floor: float, limit: float) -> RootSpectrum
     )
 
 
-def _root(rows_NC: Tensor, eigen: Eigen, floor: float, allowed: float, levels: int) -> _Root | None:
+def _fourth_root(
+    rows_NC: Tensor, eigen: Eigen, floor: float, allowed: float, levels: int
+) -> _FourthRoot | None:
     """F by at most so many ``levels``; None if ‖δM'‖² is more than ``allowed``.
 
     ``eigen``: of the Gram matrix of the rows; its vectors are overwritten.
@@ -144,14 +146,14 @@ def _root(rows_NC: Tensor, eigen: Eigen, floor: float, allowed: float, levels: i
     vectors_NN = eigen.vectors
     squares_N = eigen.values.double().clamp_(min=0)
     values_N = squares_N.sqrt()
-    smallest = RESOLVED * float(values_N[-1])
-    factors_N = values_N.clamp(min=smallest).rsqrt()
-    if floor > smallest:
+    resolution = RESOLVED_SHARE * float(values_N[-1])
+    factors_N = values_N.clamp(min=resolution).rsqrt()
+    if floor > resolution:
         factors_N[values_N <= floor] = 0
-    rows_N = _row_errors(rows_NC, vectors_NN, squares_N, slice(0, None))
-    errors_N = _pair_errors(squares_N, factors_N, rows_N)
-    count = _count_of_small(squares_N, rows_N, errors_N, BUDGET * allowed)
-    count = max(count, int((values_N <= smallest).sum()))
+    h_squares_N = _row_errors(rows_NC, vectors_NN, squares_N, slice(0, None))
+    errors_N = _pair_errors(squares_N, factors_N, h_squares_N)
+    count = _count_of_small(squares_N, h_squares_N, errors_N, FINISHED_SHARE * allowed)
+    count = max(count, int((values_N <= resolution).sum()))
     if count == len(values_N):
         return None
     error_square = float(errors_N[count:].sum())
@@ -159,20 +161,21 @@ def _root(rows_NC: Tensor, eigen: Eigen, floor: float, allowed: float, levels: i
     if count:
         error_square += _separate_(rows_NC, vectors_NN, squares_N, count)
         small_KC = times(vectors_NN[:, :count].mT, rows_NC)
-        of_small_N = _row_errors(rows_NC, vectors_NN, squares_N, slice(0, count))
-        of_small_N[:count] = 0  # they are counted in ``small``
+        mixed_h_squares_N = _row_errors(rows_NC, vectors_NN, squares_N, slice(0, count))
+        mixed_h_squares_N[:count] = 0  # pairs of two small directions are counted in ``small``
         small = _of_small(small_KC, values_N[:count], floor, allowed, levels)
         if small is None:
             return None
         small_map_KK = small.map_NN
         values_N = torch.cat([small.values_N, values_N[count:]])
         factors_N = torch.cat([small.factors_N, factors_N[count:]])
-        across_N = _pair_errors(values_N.square(), factors_N, of_small_N)
-        error_square += small.error_square + float(across_N[:count].sum())
-    error_square += UNIT**2 * energy(rows_NC) * float(factors_N.square().mean())
-    if not error_square <= allowed:
+        mixed_errors_N = _pair_errors(values_N.square(), factors_N, mixed_h_squares_N)
+        error_square += small.error_square + float(mixed_errors_N[:count].sum())
+    # Rounding of the entries of F, whose mean square is that of the factors.
+    error_square += MAP_ROUNDING**2 * energy(rows_NC) * float(factors_N.square().mean())
+    if error_square > allowed or math.isnan(error_square):
         return None
-    return _Root(
+    return _FourthRoot(
         map_NN=_map(vectors_NN, factors_N, small_map_KK),
         values_N=values_N,
         factors_N=factors_N,
@@ -195,7 +198,7 @@ def _map(vectors_NN: Tensor, factors_N: Tensor, small_map_KK: Tensor | None) -> 
 
 def _of_small(
     small_KC: Tensor, values_K: Tensor, floor: float, allowed: float, levels: int
-) -> _Root | None:
+) -> _FourthRoot | None:
     """F of the K smallest directions of a level, whose ``values_K`` are inexact.
 
     They get one factor if that is exact enough. A singular value s ≤ τ then becomes s/√τ instead of
@@ -203,32 +206,39 @@ def _of_small(
     the sum of s², which is measured.
     """
     count = len(values_K)
-    largest = float(values_K[-1])
+    largest = float(values_K[-1])  # τ
     if largest <= floor:
         factor = 0.0
-        bound = 0.0
+        error_square = 0.0
     else:
         factor = 1 / math.sqrt(largest)
-        bound = min(count * largest / 16, math.sqrt(count * energy(small_KC)))
-    if bound <= (1 - BUDGET) / 2 * allowed:
-        return _Root(
+        error_square = min(count * largest / 16, math.sqrt(count * energy(small_KC)))
+    # At most half of what the other directions leave; separation and rounding also need some.
+    if error_square <= (1 - FINISHED_SHARE) / 2 * allowed:
+        return _FourthRoot(
             map_NN=None,
             values_N=values_K,
             factors_N=torch.full_like(values_K, factor),
-            error_square=bound,
+            error_square=error_square,
         )
     if levels == 1:
         return None
-    return _root(small_KC, eigenvectors(gram(small_KC.mT)), floor, allowed, levels - 1)
+    return _fourth_root(small_KC, eigenvectors(gram(small_KC.mT)), floor, allowed, levels - 1)
 
 
-def _count_of_small(squares_N: Tensor, rows_N: Tensor, errors_N: Tensor, allowed: float) -> int:
+def _count_of_small(
+    squares_N: Tensor, h_squares_N: Tensor, errors_N: Tensor, allowed: float
+) -> int:
     """How many of the smallest directions to decompose again, so that the others are allowed."""
-    # What ``_separate_`` leaves if all smaller directions are separated from this one.
-    smaller_N = torch.arange(len(rows_N), device=rows_N.device)
-    mixed_N = (smaller_N * rows_N / squares_N.square()).square() * squares_N.sqrt()
-    sums_N = (errors_N + SEPARATED * mixed_N).flip(0).cumsum(0)
-    return len(sums_N) - int((sums_N <= allowed).sum())
+    # What ``_separate_`` leaves of a direction j if all smaller ones are separated from it: each is
+    # mixed into it by H_ji / λ_j.
+    smaller_N = torch.arange(len(h_squares_N), device=h_squares_N.device)
+    second_order_N = smaller_N * h_squares_N / squares_N.square()
+    separation_N = second_order_N.square() * squares_N.sqrt()
+    # The error of the largest direction, of the two largest, and so on.
+    sums_N = (errors_N + SEPARATION_SAFETY * separation_N).flip(0).cumsum(0)
+    allowed_count = int((sums_N <= allowed).sum())
+    return len(sums_N) - allowed_count
 
 
 def _separate_(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, count: int) -> float:
@@ -242,11 +252,11 @@ def _separate_(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, count: in
     squares_J = squares_N[count:, None]
     gaps_JK = squares_J - squares_N[None, :count]
     products_NK = times(rows_NC, times(small_NK.mT, rows_NC).mT)
-    mixed_JK = times(large_NJ.mT, products_NK)
-    mixed_JK /= torch.maximum(gaps_JK, squares_J / 2).to(mixed_JK.dtype)
-    add_product_(small_NK, large_NJ, mixed_JK, -1.0)
-    add_product_(large_NJ, small_NK, mixed_JK.mT)
-    second_order_J = mixed_JK.square().sum(dim=1, dtype=torch.float64)
+    rotation_JK = times(large_NJ.mT, products_NK)
+    rotation_JK /= torch.maximum(gaps_JK, squares_J / 2).to(rotation_JK.dtype)
+    add_product_(small_NK, large_NJ, rotation_JK, -1.0)
+    add_product_(large_NJ, small_NK, rotation_JK.mT)
+    second_order_J = rotation_JK.square().sum(dim=1, dtype=torch.float64)
     return float((second_order_J.square() * squares_J[:, 0].sqrt()).sum())
 
 
@@ -259,31 +269,35 @@ def _row_errors(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, columns:
     generator = torch.Generator().manual_seed(0)
     few_PI = torch.randn(PROBES, count, generator=generator, dtype=torch.float64)
     few_PI = moved(few_PI, rows_NC.device)
-    few_PC = _on(rows_NC.mT, _on(vectors_NN[:, columns], few_PI))
-    products_PN = _on(vectors_NN.mT, _on(rows_NC, few_PC))
+    few_PC = _times_few(rows_NC.mT, _times_few(vectors_NN[:, columns], few_PI))
+    products_PN = _times_few(vectors_NN.mT, _times_few(rows_NC, few_PC))
     products_PN[:, columns] -= few_PI * squares_N[columns]
     return products_PN.square().mean(dim=0) / count
 
 
-def _pair_errors(squares_N: Tensor, factors_N: Tensor, rows_N: Tensor) -> Tensor:
-    """Σ_j H_ji² f[λ_i, λ_j]² (λ_i + λ_j) over j ≥ i, for every i. ``rows_N``: the H_ji² of each j.
+def _pair_errors(squares_N: Tensor, factors_N: Tensor, h_squares_N: Tensor) -> Tensor:
+    """Σ_j H_ji² f[λ_i, λ_j]² (λ_i + λ_j) over j ≥ i, for every i.
 
-    Where two eigenvalues are nearly equal, it has the slope of f.
+    These are the terms of ‖δM'‖², where a pair (i, j) and its reverse are one term, and those of
+    the diagonal count twice. Where two eigenvalues are nearly equal, f[λ_i, λ_j] is the slope of f.
+    ``squares_N``: the λ; ``factors_N``: f of them; ``h_squares_N``: the mean of H_ji² of each j.
     """
-    slopes_N = torch.where(squares_N > 0, factors_N / squares_N / 4, 0)
+    slopes_N = torch.where(squares_N > 0, factors_N / squares_N / 4, 0)  # without its sign
     errors_N = torch.zeros_like(squares_N)
-    for start in range(0, len(squares_N), ROWS):
-        rows = slice(start, start + ROWS)
-        smaller = slice(0, start + ROWS)
+    for start in range(0, len(squares_N), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        smaller = slice(0, start + ROWS_AT_A_TIME)
         gaps_JI = squares_N[rows, None] - squares_N[smaller]
         differences_JI = factors_N[rows, None] - factors_N[smaller]
-        is_close_JI = gaps_JI.abs() <= CLOSE * squares_N[smaller]
+        is_close_JI = gaps_JI.abs() <= EQUAL_SHARE * squares_N[smaller]
         quotients_JI = torch.where(is_close_JI, slopes_N[smaller], differences_JI / gaps_JI)
         terms_JI = quotients_JI.square() * (squares_N[rows, None] + squares_N[smaller])
-        errors_N[smaller] += (terms_JI * rows_N[rows, None]).tril(start).sum(dim=0)
+        terms_JI *= h_squares_N[rows, None]
+        # The first row is that of j = start: this keeps the pairs with i ≤ j.
+        errors_N[smaller] += terms_JI.tril(start).sum(dim=0)
     return errors_N
 
 
-def _on(matrix_NM: Tensor, few_PM: Tensor) -> Tensor:
+def _times_few(matrix_NM: Tensor, few_PM: Tensor) -> Tensor:
     """The matrix times a few float64 vectors, which are rows (P × N)."""
     return times_transposed(few_PM[None], matrix_NM[None])[0]

@@ -17,39 +17,36 @@ def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
 
     The matrices are symmetric positive (semi)definite, float64. Uses Cholesky in blocks, so that
     most of the work is products. A numerically singular matrix is solved with its eigenvectors,
-    without eigenvalues that rounding cannot distinguish from zero. Returns how many were left out
-    of each. Needs memory for two blocks of columns, and for two more matrices if one is singular.
-    Raises MethodError for a matrix that is not finite.
+    without eigenvalues that rounding cannot distinguish from zero. Returns how many eigenvalues of
+    each matrix were left out. Needs memory for two blocks of columns, and for two more matrices if
+    one is singular. Raises MethodError for a matrix that is not finite.
     """
-    finite_1 = torch.isfinite(matrix_BII.sum())[None]
+    is_finite_1 = torch.isfinite(matrix_BII.sum())[None]  # a sum with NaN or infinity is not finite
     steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
-    squares = [matrix_BII[:, block, block].clone() for block in steps]
-    inverses, failed_B = _cholesky_(matrix_BII)
+    diagonal_blocks = [matrix_BII[:, block, block].clone() for block in steps]
+    inverses, is_singular_B = _cholesky_(matrix_BII)
     # Read together: each read waits until the GPU has finished its work.
-    is_finite, *failed = torch.cat([finite_1, failed_B]).tolist()
+    is_finite, *singular = torch.cat([is_finite_1, is_singular_B]).tolist()
     if not is_finite:
         raise MethodError("The sum of the experts' Gram matrices is not finite; values too large.")
-    if not any(failed):
+    if not any(singular):
         for numerator_BKI in numerators_BKI:
             _substitute_(numerator_BKI, matrix_BII, inverses)
         return [0] * len(matrix_BII)
-    cuts = []
-    for b, singular in enumerate(failed):
-        if singular:
-            for block, square_BNN in zip(steps, squares, strict=True):
-                matrix_BII[b, block, block] = square_BNN[b]
+    left_out_counts = []
+    for b, is_singular in enumerate(singular):
+        if is_singular:
+            for block, diagonal_BNN in zip(steps, diagonal_blocks, strict=True):
+                matrix_BII[b, block, block] = diagonal_BNN[b]
             numerators = [numerator_BKI[b] for numerator_BKI in numerators_BKI]
-            cuts.append(_divide_by_eigenvectors_(matrix_BII[b], numerators))
+            left_out_counts.append(_divide_by_eigenvectors_(matrix_BII[b], numerators))
             continue
-        problem = slice(b, b + 1)
+        only_b = slice(b, b + 1)
+        inverses_of_b = [inverse_BNN[only_b] for inverse_BNN in inverses]
         for numerator_BKI in numerators_BKI:
-            _substitute_(
-                numerator_BKI[problem],
-                matrix_BII[problem],
-                [inverse[problem] for inverse in inverses],
-            )
-        cuts.append(0)
-    return cuts
+            _substitute_(numerator_BKI[only_b], matrix_BII[only_b], inverses_of_b)
+        left_out_counts.append(0)
+    return left_out_counts
 
 
 def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
@@ -69,17 +66,21 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
             break
         eye_NN = torch.eye(lower_BNN.shape[-1], dtype=lower_BNN.dtype, device=lower_BNN.device)
         inverses.append(torch.linalg.solve_triangular(lower_BNN, eye_NN, upper=False))
-        right = matrix_BII[:, block, block.stop :]
-        right.copy_(product(inverses[-1], right))
-        for below in steps[index + 1 :]:
-            below_block = matrix_BII[:, block, below]
-            remaining = matrix_BII[:, block, below.start :]
-            add_product_(matrix_BII[:, below, below.start :], below_block.mT, remaining, -1.0)
+        right_of_block = matrix_BII[:, block, block.stop :]
+        right_of_block.copy_(product(inverses[-1], right_of_block))
+        for rows in steps[index + 1 :]:
+            upper_rows = matrix_BII[:, rows, rows.start :]  # from the diagonal on
+            left = matrix_BII[:, block, rows]
+            right = matrix_BII[:, block, rows.start :]
+            add_product_(upper_rows, left.mT, right, -1.0)
     return inverses, failed_B
 
 
 def _substitute_(numerator_BKI: Tensor, upper_BII: Tensor, inverses: list[Tensor]) -> None:
-    """Numerator · (L Lᵀ)⁻¹ from the result of ``_cholesky_``: first Lᵀ, then L."""
+    """Turn the numerator into numerator · (L Lᵀ)⁻¹: first it is divided by Lᵀ, then by L.
+
+    ``upper_BII`` and ``inverses`` are from ``_cholesky_``.
+    """
     steps = list(zip(blocks(upper_BII.shape[-1], upper_BII.device), inverses, strict=True))
     for block, inverse in steps:
         part = numerator_BKI[..., block]
@@ -96,8 +97,8 @@ def _substitute_(numerator_BKI: Tensor, upper_BII: Tensor, inverses: list[Tensor
 def _divide_by_eigenvectors_(matrix_II: Tensor, numerators_KI: Sequence[Tensor]) -> int:
     """``right_divide_`` of one matrix with its J usable eigenvectors; reads its lower triangle."""
     values_I, vectors_II = eigenvectors(matrix_II)
-    unit = torch.finfo(matrix_II.dtype).eps
-    is_regular = values_I > len(values_I) * unit * values_I.abs().max()
+    rounding = len(values_I) * torch.finfo(matrix_II.dtype).eps * values_I.abs().max()
+    is_regular = values_I > rounding
     basis_IJ = vectors_II[:, is_regular]
     for numerator_KI in numerators_KI:
         coefficients_KJ = times(numerator_KI, basis_IJ).div_(values_I[is_regular])

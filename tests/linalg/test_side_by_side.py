@@ -4,7 +4,7 @@ import threading
 
 import torch
 
-from ace_gui.linalg.polar import SMALL, side_by_side
+from ace_gui.linalg.polar import FEW_ENTRIES, side_by_side
 
 CPU = torch.device("cpu")
 
@@ -16,7 +16,7 @@ def test_results_come_in_order() -> None:
 
 
 def test_large_matrices_and_those_on_a_gpu_come_one_after_another() -> None:
-    for entries, device in ((SMALL + 1, CPU), (4, torch.device("meta"))):
+    for entries, device in ((FEW_ENTRIES + 1, CPU), (4, torch.device("meta"))):
         threads = side_by_side(
             lambda _: threading.current_thread(), range(4), entries=entries, device=device
         )

@@ -19,7 +19,7 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.linalg.passes import centre_, energy
-from ace_gui.linalg.root_spectrum import FINEST, RootSpectrum, root_spectrum
+from ace_gui.linalg.root_spectrum import SMALLEST_LIMIT, RootSpectrum, root_spectrum
 from ace_gui.linalg.singular import ShapedSpectrum, noise_floor, shape_spectrum_
 from ace_gui.methods.shared.experts import Deltas, Merged, Weights
 from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
@@ -139,7 +139,7 @@ def _rooted(delta_OI: Tensor, noise: float, tolerance: Tolerance) -> RootSpectru
         return None
     limit = SHARE_AFTER * tolerance.relative(norm)
     # False also for NaN, which the decomposition in float64 reports.
-    if not limit >= FINEST:
+    if not limit >= SMALLEST_LIMIT:
         return None
     outputs, inputs = delta_OI.shape
     return root_spectrum(delta_OI, noise_floor(noise, (outputs, inputs)), limit)
