@@ -25,16 +25,14 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.eigenvectors import Eigen, eigenvectors
-from ace_gui.linalg.passes import energy, times_transposed
-from ace_gui.linalg.products import add_product_, full_float32, gram, moved, times
+from ace_gui.linalg.passes import energy
+from ace_gui.linalg.probing import row_errors
+from ace_gui.linalg.products import add_product_, full_float32, gram, times
 
 SMALLEST_LIMIT: Final = 4e-3
 """Smallest limit of the error at which float32 is tried. At a smaller one nearly all directions of
 16-bit weights' changes would be decomposed twice, which takes as long as float64.
 """
-
-PROBES: Final = 8
-"""Number of random vectors that measure H."""
 
 LEVELS: Final = 4
 """Most decompositions, each of the smallest directions of the one before."""
@@ -150,7 +148,7 @@ def _fourth_root(
     factors_N = values_N.clamp(min=resolution).rsqrt()
     if floor > resolution:
         factors_N[values_N <= floor] = 0
-    h_squares_N = _row_errors(rows_NC, vectors_NN, squares_N, slice(0, None))
+    h_squares_N = row_errors(rows_NC, vectors_NN, squares_N, slice(0, None))
     errors_N = _pair_errors(squares_N, factors_N, h_squares_N)
     count = _count_of_small(squares_N, h_squares_N, errors_N, FINISHED_SHARE * allowed)
     count = max(count, int((values_N <= resolution).sum()))
@@ -161,7 +159,7 @@ def _fourth_root(
     if count:
         error_square += _separate_(rows_NC, vectors_NN, squares_N, count)
         small_KC = times(vectors_NN[:, :count].mT, rows_NC)
-        mixed_h_squares_N = _row_errors(rows_NC, vectors_NN, squares_N, slice(0, count))
+        mixed_h_squares_N = row_errors(rows_NC, vectors_NN, squares_N, slice(0, count))
         mixed_h_squares_N[:count] = 0  # pairs of two small directions are counted in ``small``
         small = _of_small(small_KC, values_N[:count], floor, allowed, levels)
         if small is None:
@@ -260,21 +258,6 @@ def _separate_(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, count: in
     return float((second_order_J.square() * squares_J[:, 0].sqrt()).sum())
 
 
-def _row_errors(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, columns: slice) -> Tensor:
-    """The mean of H_ji² over some directions i, for every j, by random vectors.
-
-    An error of V that mixes a large direction j into a small one i is in H_ji; H_ij is small.
-    """
-    count = len(squares_N[columns])
-    generator = torch.Generator().manual_seed(0)
-    few_PI = torch.randn(PROBES, count, generator=generator, dtype=torch.float64)
-    few_PI = moved(few_PI, rows_NC.device)
-    few_PC = _times_few(rows_NC.mT, _times_few(vectors_NN[:, columns], few_PI))
-    products_PN = _times_few(vectors_NN.mT, _times_few(rows_NC, few_PC))
-    products_PN[:, columns] -= few_PI * squares_N[columns]
-    return products_PN.square().mean(dim=0) / count
-
-
 def _pair_errors(squares_N: Tensor, factors_N: Tensor, h_squares_N: Tensor) -> Tensor:
     """Σ_j H_ji² f[λ_i, λ_j]² (λ_i + λ_j) over j ≥ i, for every i.
 
@@ -296,8 +279,3 @@ def _pair_errors(squares_N: Tensor, factors_N: Tensor, h_squares_N: Tensor) -> T
         # The first row is that of j = start: this keeps the pairs with i ≤ j.
         errors_N[smaller] += terms_JI.tril(start).sum(dim=0)
     return errors_N
-
-
-def _times_few(matrix_NM: Tensor, few_PM: Tensor) -> Tensor:
-    """The matrix times a few float64 vectors, which are rows (P × N)."""
-    return times_transposed(few_PM[None], matrix_NM[None])[0]

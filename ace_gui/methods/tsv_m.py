@@ -7,20 +7,28 @@ T experts, O outputs, I inputs, R = min(O, I), K singular vectors in all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final, Self
 
 import torch
+from torch import Tensor
 
+from ace_gui.linalg.leading_float32 import (
+    LeadingTriplets,
+    inverse_root_in_float32,
+    leading_in_float32,
+)
 from ace_gui.linalg.polar import side_by_side
-from ace_gui.linalg.products import times
+from ace_gui.linalg.products import full_float32, times
 from ace_gui.linalg.singular import Triplets, inverse_root, leading_triplets
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Factors
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import per_decomposition, per_matrix, scaling_parameter
-from ace_gui.methods.shared.tolerance import IN_FLOAT64
+from ace_gui.methods.shared.tolerance import IN_FLOAT64, Tolerance
 
 CITATION = (
     "A. A. Gargiulo, D. Crisostomi, M. S. Bucarelli, S. Scardapane, F. Silvestri, E. Rodolà, "
@@ -32,6 +40,16 @@ _OVERLAP = (
     "There are {} experts for a matrix of {} singular values: one direction of each was taken, and "
     "they overlap."
 )
+
+
+SMALLEST_LIMIT: Final = 1e-3
+"""Smallest limit of the error at which float32 is tried."""
+
+SAFETY: Final = 2.0
+"""Factor on the measured error of float32."""
+
+PRODUCT_ROUNDING: Final = 1e-5
+"""Largest error that float32's products leave in any case, relative to the merged matrix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,40 +66,121 @@ class TsvMParameters:
 
 
 @on_experts
-def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
+def tsv_m(experts: Experts, parameters: TsvMParameters, context: Context) -> Merged:
     """α · polar(U) diag(S) polar(V)ᵀ of the experts' leading triplets side by side; float32.
 
     Takes floor(R / T) triplets of each w_t ΔW_t, at least one. T counts the experts that changed
     the matrix. The polar factors leave out directions in which the vectors depend on each other,
-    because the published factors are arbitrary there. Reads every expert twice. Holds few experts
-    at a time, and U, S, V. Raises MethodError for tensors that are not matrices or not finite.
+    because the published factors are arbitrary there. Computed in float64, or in float32 if that
+    is exact enough for the context's ``tolerance``. Reads every expert twice, or three times.
+    Holds few experts at a time, and U, S, V. Raises MethodError for tensors that are not matrices
+    or not finite.
     """
     census = experts.census()
     if len(census.counted) < 2:
         alone = experts.matrix(census.counted[0] if census.counted else 0)
         return Merged.of(alone, parameters.scaling, census.diagnostics())
-    shape = (like := experts.matrix(0)).shape
-    device = like.device
-    del like
-    rank = min(shape)
-    together = partial(side_by_side, entries=shape.numel(), device=device)
-    count = max(1, rank // len(census.counted))
-    leading = together(lambda t: leading_triplets(experts.matrix(t), count), census.counted)
-    u_OK = torch.cat([triplets.u_OK for triplets in leading], dim=1)
-    s_K = torch.cat([triplets.s_K for triplets in leading])
-    v_IK = torch.cat([triplets.vh_KI.T for triplets in leading], dim=1)
-    del leading
-    left_KK, right_KK = together(inverse_root, (u_OK, v_IK))
-    middle_KK = times(left_KK * s_K, right_KK)
-    if shape[0] < shape[1]:  # the shorter product first
-        merged_OI = times(times(u_OK, middle_KK), v_IK.T)
+    problem = _TripletJoin(experts, census.counted)
+    tolerance = context.tolerance.scaled(parameters.scaling)
+    in_float32 = problem.in_float32(tolerance, math.sqrt(math.fsum(census.energies)))
+    if in_float32 is None:
+        merged_OI = problem.in_float64()
+        precision = IN_FLOAT64
     else:
-        merged_OI = times(u_OK, times(middle_KK, v_IK.T))
-    if len(census.counted) > rank:
-        notes = [_OVERLAP.format(len(census.counted), rank)]
+        merged_OI, error = in_float32
+        precision = tolerance.describe(error)
+    if len(census.counted) > min(problem.shape):
+        notes = [_OVERLAP.format(len(census.counted), min(problem.shape))]
     else:
         notes = []
-    return Merged.of(merged_OI, parameters.scaling, census.diagnostics(notes, IN_FLOAT64))
+    return Merged.of(merged_OI, parameters.scaling, census.diagnostics(notes, precision))
+
+
+class _TripletJoin:
+    """The leading triplets of some experts, to be joined in either number format."""
+
+    def __init__(self, experts: Experts, counted: Sequence[int]) -> None:
+        like = experts.seen(0)
+        self.shape = like.shape
+        self._experts = experts
+        self._counted = counted
+        self._count = max(1, min(self.shape) // len(counted))
+        self._together = partial(side_by_side, entries=self.shape.numel(), device=like.device)
+
+    def in_float64(self) -> Tensor:
+        """The merged matrix."""
+        joined = _JoinedTriplets.of(
+            self._together(
+                lambda t: leading_triplets(self._experts.matrix(t), self._count), self._counted
+            )
+        )
+        left_KK, right_KK = self._together(inverse_root, (joined.u_OK, joined.v_IK))
+        return joined.product(left_KK, right_KK)
+
+    def in_float32(self, tolerance: Tolerance, most: float) -> tuple[Tensor, float] | None:
+        """The merged matrix, whose norm is below ``most``, and its error.
+
+        None if that is not exact enough.
+        """
+        if not tolerance.relative(most) >= SMALLEST_LIMIT:
+            return None
+        with full_float32():
+            first = self._leading(self._counted[0])
+            if first is None:
+                return None
+            others = self._together(self._leading, self._counted[1:])
+            leading = [triplets for triplets in (first, *others) if triplets is not None]
+            if len(leading) < len(self._counted):
+                return None
+            joined = _JoinedTriplets.of([found.triplets for found in leading])
+            turned = math.hypot(*(found.error for found in leading))
+            del first, others, leading
+            roots = self._together(
+                lambda columns: inverse_root_in_float32(columns, self._count, turned),
+                (joined.u_OK, joined.v_IK),
+            )
+            left, right = roots
+            if left is None or right is None:
+                return None
+            merged_OI = joined.product(left.root_KK, right.root_KK)
+        error = SAFETY * math.hypot(left.error, right.error) / math.sqrt(len(joined.s_K))
+        error += PRODUCT_ROUNDING
+        if not error <= tolerance.relative(float(torch.linalg.vector_norm(joined.s_K))):
+            return None
+        return merged_OI, error
+
+    def _leading(self, t: int) -> LeadingTriplets | None:
+        matrix_OI = self._experts.matrix(t, torch.float32)
+        return leading_in_float32(matrix_OI, self._count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _JoinedTriplets:
+    """The triplets of all experts side by side."""
+
+    u_OK: Tensor
+    s_K: Tensor
+    v_IK: Tensor
+
+    @classmethod
+    def of(cls, leading: Sequence[Triplets]) -> Self:
+        """Those of these experts."""
+        return cls(
+            u_OK=torch.cat([triplets.u_OK for triplets in leading], dim=1),
+            s_K=torch.cat([triplets.s_K for triplets in leading]),
+            v_IK=torch.cat([triplets.vh_KI.T for triplets in leading], dim=1),
+        )
+
+    def product(self, left_KK: Tensor, right_KK: Tensor) -> Tensor:
+        """U left diag(S) right Vᵀ."""
+        largest = self.s_K.max()
+        shares_K = (self.s_K / largest).to(left_KK.dtype)
+        middle_KK = times(left_KK * shares_K, right_KK)
+        if len(self.u_OK) < len(self.v_IK):  # the shorter product first
+            merged_OI = times(times(self.u_OK, middle_KK), self.v_IK.T)
+        else:
+            merged_OI = times(self.u_OK, times(middle_KK, self.v_IK.T))
+        return merged_OI.mul_(largest)
 
 
 def factors(experts: Experts) -> Iterator[Triplets]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import torch
 
 from ace_gui.methods import METHODS
 from ace_gui.methods.knots import common_basis
+from ace_gui.methods.shared.tolerance import Tolerance
+from tests.benchmarks.experts import task_vector
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import decaying_deltas, low_rank_deltas, random_deltas
 from tests.helpers.method_cases import Array, assert_close, experts, merged, norm, orthogonal, run
@@ -44,6 +47,45 @@ def test_tsv_m_says_where_experts_outnumber_directions() -> None:
     found = run("tsv_m", experts(4, 3, 9))
     assert "overlap" in found.diagnostics.notes[0]
     assert not run("tsv_m", experts(3, 3, 9)).diagnostics.notes
+
+
+def sixteen_bit(matrices: Sequence[torch.Tensor], scale: float = 1.0) -> tuple[Any, Any]:
+    """TSV-M of matrices that were rounded to 16 bits, beside the same in float64."""
+    deltas = [scale * matrix.float() for matrix in matrices]
+    rounding = 0.05 * float(max(delta.norm() for delta in deltas))
+    tolerance = Tolerance(rounding=rounding, source="a test")
+    parameters = METHODS["tsv_m"].parameters()
+    weights = [1.0] * len(deltas)
+    found = METHODS["tsv_m"].merge(deltas, weights, parameters, tolerance=tolerance)
+    return found, METHODS["tsv_m"].merge(deltas, weights, parameters)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e18])
+@pytest.mark.parametrize("shape", [(90, 150), (150, 90), (96, 96)], ids=str)
+def test_tsv_m_of_16_bit_experts_is_in_float32_and_as_exact_as_it_says(
+    shape: tuple[int, int], scale: float
+) -> None:
+    generator = torch.Generator().manual_seed(sum(shape))
+    changes = [task_vector(*shape, size, generator) for size in (1.0, 0.6, 0.3)]
+    found, exact = sixteen_bit(changes, scale)
+    assert found.diagnostics.precision.startswith("Computed in float32")
+    stated = float(found.diagnostics.precision.split()[5])
+    apart = (found.delta.double() - exact.delta.double()).norm() / exact.delta.double().norm()
+    assert float(apart) <= 1.1 * stated
+    assert stated < 0.01
+
+
+def test_tsv_m_is_in_float64_where_float32_cannot_tell_directions_apart() -> None:
+    """Of low rank, dependent on each other, or with equal values on either side of the cut."""
+    generator = torch.Generator().manual_seed(3)
+    low_rank = torch.from_numpy(low_rank_deltas(3, 60, 80, 4, 1.0, 5))
+    alone = task_vector(60, 80, 1.0, generator)
+    left = torch.from_numpy(orthogonal(60, 6))
+    tied = [left * torch.full((60,), size, dtype=torch.float64) for size in (1.0, 0.7, 0.4)]
+    for matrices in (list(low_rank), [alone, alone, 0.5 * alone], tied):
+        found, exact = sixteen_bit(matrices)
+        assert found.diagnostics.precision.startswith("Computed in float64")
+        assert torch.equal(found.delta, exact.delta)
 
 
 def test_iso_c_keeps_the_nuclear_norm_and_evens_out_the_spectrum() -> None:

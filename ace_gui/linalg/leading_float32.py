@@ -1,0 +1,175 @@
+"""Leading singular triplets, and inverse roots, in float32 with a measured error.
+
+For matrices that are rounded to 16 bits. Float64 does the same in ``singular``; it also knows
+matrices of less than full rank, for which the functions here return None.
+
+R rows, C ≥ R columns of a matrix M or of its transpose; O outputs, I inputs; N rows and K ≤ N
+columns of vectors side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.linalg.eigenvectors import eigenvectors
+from ace_gui.linalg.passes import energy
+from ace_gui.linalg.polar import cut_sensitivity
+from ace_gui.linalg.probing import random_rows, row_errors, times_few
+from ace_gui.linalg.products import gram, times
+from ace_gui.linalg.singular import Triplets
+
+RESOLVED_SQUARE: Final = 1e-6
+"""Least squared singular value, as a share of the largest, that float32's Gram matrix resolves."""
+
+ACCURATE_SQUARE: Final = 1e-3
+"""Share of the largest squared singular value below which directions are decomposed again."""
+
+NEAR_CUT: Final = 32
+"""Directions on either side of the cut that are decomposed again, as they are nearly equal."""
+
+PRODUCT_ROUNDING: Final = 2e-6
+"""Error of a product of float32's directions near the cut, as a share of their squared values."""
+
+SMALLEST_SHARE: Final = 1e-4
+"""Least singular value of independent columns, as a share of the largest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeadingTriplets:
+    """The leading triplets of a matrix."""
+
+    triplets: Triplets
+    """Vectors in float32; float64 singular values, not sorted where they are nearly equal."""
+    error: float
+    """Estimate of ‖δU‖_F, of what the cut leaves out or takes in wrongly. Infinite if the cut lies
+    between equal singular values.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class InverseRoot:
+    """(CᵀC)^(−1/2) of columns C."""
+
+    root_KK: Tensor
+    """The inverse root, float32."""
+    error: float
+    """Estimate of ‖δP‖_F of the polar factor P = C (CᵀC)^(−1/2)."""
+
+
+def leading_in_float32(matrix_OI: Tensor, k: int) -> LeadingTriplets | None:
+    """The k largest singular values and vectors of a float32 matrix that is not zero, 1 ≤ k ≤ R.
+
+    None if the matrix has fewer that float32 resolves. Overwrites the matrix.
+    """
+    norm = math.sqrt(energy(matrix_OI))
+    matrix_OI.div_(norm)  # so that squares stay in the range of float32
+    tall = matrix_OI.shape[0] > matrix_OI.shape[1]
+    if tall:
+        wide_RC = matrix_OI.mT
+    else:
+        wide_RC = matrix_OI
+    values_R, vectors_RR = eigenvectors(gram(wide_RC.mT))
+    squares_R = values_R.double().clamp_(min=0)
+    cut = len(squares_R) - k
+    if float(squares_R[cut]) <= RESOLVED_SQUARE * float(squares_R[-1]):
+        return None
+    near = slice(max(0, cut - NEAR_CUT), cut + NEAR_CUT)
+    _decompose_again_(wide_RC, vectors_RR, squares_R, near)
+    error = _cut_error(wide_RC, vectors_RR, squares_R, cut, near)
+    u_RK = vectors_RR[:, cut:].flip(1)
+    vh_KC = times(u_RK.mT, wide_RC)
+    s_K = torch.linalg.vector_norm(vh_KC, dim=1)
+    vh_KC /= s_K[:, None]
+    if tall:
+        u_OK = vh_KC.mT
+        vh_KI = u_RK.mT
+    else:
+        u_OK = u_RK
+        vh_KI = vh_KC
+    triplets = Triplets(u_OK=u_OK, s_K=s_K.double() * norm, vh_KI=vh_KI)
+    return LeadingTriplets(triplets=triplets, error=error)
+
+
+def _decompose_again_(wide_RC: Tensor, vectors_RR: Tensor, squares_R: Tensor, near: slice) -> None:
+    """Rotate some eigenvectors of M Mᵀ into those of the matrix projected onto them.
+
+    Float32 mixes directions whose eigenvalues differ by less than about 1e-6 of the largest one.
+    """
+    near_NC = times(vectors_RR[:, near].mT, wide_RC).double()
+    squares_N, rotation_NN = eigenvectors(gram(near_NC.mT))
+    squares_R[near] = squares_N.clamp_(min=0)
+    vectors_RR[:, near] = times(vectors_RR[:, near], rotation_NN.to(vectors_RR.dtype))
+
+
+def _cut_error(
+    wide_RC: Tensor, vectors_RR: Tensor, squares_R: Tensor, cut: int, near: slice
+) -> float:
+    """‖δU‖_F of all but the first ``cut`` eigenvectors V of M Mᵀ, to first order.
+
+    H = Vᵀ M Mᵀ V − Λ turns a leading direction j into a smaller one i by H_ji / (λ_j − λ_i). Among
+    the directions ``near`` the cut, H is only rounding.
+    """
+    if not cut:
+        return 0.0
+    h_squares_J = row_errors(wide_RC, vectors_RR, squares_R, slice(0, cut))[cut:]
+    gaps_JI = squares_R[cut:, None] - squares_R[None, :cut]
+    turns_JI = h_squares_J[:, None] / gaps_JI.square()
+    rounding = PRODUCT_ROUNDING * squares_R[cut]
+    both_near = (slice(0, near.stop - cut), slice(near.start, None))
+    turns_JI[both_near] = (rounding / gaps_JI[both_near]).square()
+    return math.sqrt(float(turns_JI.sum()))
+
+
+def inverse_root_in_float32(columns_NK: Tensor, block: int, error: float) -> InverseRoot | None:
+    """(CᵀC)^(−1/2) of float32 columns C; None if they are nearly dependent.
+
+    ``block``: so many columns in turn are orthonormal, but for rounding. ``error``: ‖δC‖_F for any
+    other reason.
+    """
+    gram_KK = gram(columns_NK)
+    error_square = error**2 + _skew_square(gram_KK, block)
+    squares_K, vectors_KK = eigenvectors(gram_KK)
+    del gram_KK
+    values_K = squares_K.clamp_(min=0).sqrt()
+    rows_KK = vectors_KK.mT
+    small = slice(0, int((squares_K <= ACCURATE_SQUARE * squares_K[-1]).sum()))
+    if small.stop:
+        projected_NS = times(columns_NK, rows_KK[small].mT)
+        _, values_S, rotation_SS = torch.linalg.svd(projected_NS, full_matrices=False)
+        values_K[small] = values_S
+        rows_KK[small] = times(rotation_SS, rows_KK[small])
+    if float(values_K.min()) <= SMALLEST_SHARE * float(values_K.max()):
+        return None
+    root_KK = gram(rows_KK / values_K.sqrt()[:, None])
+    sensitivity = cut_sensitivity(values_K, len(values_K), len(columns_NK))
+    residual = _residual(columns_NK, root_KK)
+    total = math.hypot(sensitivity * math.sqrt(error_square), residual)
+    return InverseRoot(root_KK=root_KK, error=total)
+
+
+def _skew_square(gram_KK: Tensor, block: int) -> float:
+    """‖δC‖²_F for the nearest columns that are orthonormal in each block."""
+    total = 0.0
+    for start in range(0, len(gram_KK), block):
+        columns = slice(start, start + block)
+        square = gram_KK[columns, columns].double()
+        square.diagonal().sub_(1)
+        total += energy(square) / 4
+    return total
+
+
+def _residual(columns_NK: Tensor, root_KK: Tensor) -> float:
+    """‖PᵀP − 1‖_F of P = C M, a bound of ‖δP‖_F.
+
+    C = Q H with orthonormal Q and positive H. For a symmetric M near H⁻¹, δP = Q (H M − 1), and the
+    entries of H M − 1 are at most those of PᵀP − 1 in the basis of H's eigenvectors.
+    """
+    few_PK = random_rows(len(root_KK), root_KK.device)
+    image_PN = times_few(columns_NK, times_few(root_KK, few_PK))
+    back_PK = times_few(root_KK, times_few(columns_NK.mT, image_PN))
+    return math.sqrt(energy(back_PK - few_PK) / len(few_PK))
