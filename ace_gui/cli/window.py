@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from ace_gui.cli.interrupts import starting
+from ace_gui.engine.contract.engine_process import EngineProcess
 from ace_gui.errors import WorkbenchError
 from ace_gui.processes import heavy_imports
 
@@ -23,10 +26,7 @@ def open_window(command: Open) -> None:
             "There is no display to open a window on; use ace-gui merge, inspect or "
             "demo --headless, or run under a display."
         )
-    with starting():
-        from ace_gui.gui.app import run
-
-    raise SystemExit(run(command.paths))
+    _run(command.paths)
 
 
 def demo(command: Demo) -> None:
@@ -36,14 +36,23 @@ def demo(command: Demo) -> None:
         headless = True
         typer.echo("There is no display, so the demo runs without a window.", err=True)
     if not headless:
-        with starting():
-            from ace_gui.gui.app import run
-
-        raise SystemExit(run([command.sample.recipe], demo=True))
+        _run([command.sample.recipe], demo=True)
     with starting(), heavy_imports():
         from ace_gui.cli.demo import run_headless
 
     run_headless(command.sample.recipe, command.out)
+
+
+def _run(paths: Sequence[Path], *, demo: bool = False) -> NoReturn:
+    """Open the window. The engine imports torch while the window is imported and made."""
+    with starting():
+        try:
+            engine = EngineProcess()
+        except OSError:
+            engine = None  # the window tries again, and reports it
+        from ace_gui.gui.app import run
+
+    raise SystemExit(run(paths, engine, demo=demo))
 
 
 def has_display() -> bool:

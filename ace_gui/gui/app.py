@@ -18,8 +18,10 @@ from PySide6.QtWidgets import QApplication
 
 from ace_gui.application import APPLICATION_ID, __version__
 from ace_gui.crash_log import CrashLog, take_crash
+from ace_gui.engine.contract.engine_process import EngineProcess
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.engine_client import Background, EngineThread
+from ace_gui.gui.control.background import Background
+from ace_gui.gui.control.engine_client import EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
@@ -30,16 +32,21 @@ _ALLOCATIONS: Final = 10_000
 """Objects between two garbage collections. With Python's default of 700, and without ``gc.freeze``,
 which excludes all imported objects, the window would often stop for 30 to 70 ms."""
 
+_COLLECTS: Final = 200  # ms between two looks at whether garbage is due
 
-def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
+
+def run(
+    paths: Sequence[Path] = (), engine: EngineProcess | None = None, *, demo: bool = False
+) -> int:
     """Open the window, with a recipe or model folders loaded, and return the exit status.
 
-    ``demo``: run the demo with ``paths``, which is then one recipe.
+    ``engine``: one that is started already. ``demo``: run the demo with ``paths``, which is then
+    one recipe.
     """
     last_words = CrashLog("window")
     app = make_application()
     guard = Guard(app)
-    workbench = Workbench(app)
+    workbench = Workbench(app, engine=engine)
     guard.broken.connect(workbench.window.show_error)
     interrupts = Interrupts(workbench.window.close_unasked, app)  # maybe no one is there to answer
     workbench.start()
@@ -74,7 +81,12 @@ def make_application() -> QApplication:
 class Workbench:
     """A window and its worker, from the start to the end of both."""
 
-    def __init__(self, app: QApplication, stores: MergeStores | None = None) -> None:
+    def __init__(
+        self,
+        app: QApplication,
+        stores: MergeStores | None = None,
+        engine: EngineProcess | None = None,
+    ) -> None:
         app.setQuitOnLastWindowClosed(False)
         # Numbers have the same form as in recipes and on the command line.
         QLocale.setDefault(QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom))
@@ -88,9 +100,10 @@ class Workbench:
         set_scheme(settings.scheme)
         for _piece in set_font_scale(app, settings.font_scale):
             pass  # nothing is visible yet
-        self.worker = EngineThread(app)
+        self.worker = EngineThread(app, first=engine)
         self.window = MainWindow(self.worker, settings, self._stores)
         self._background = Background()
+        self._collector = GarbageCollector(app)
         watcher.changed.connect(self.window.set_theme)
         self.window.closed.connect(self.worker.stop)
         self.worker.finished.connect(self._end)
@@ -104,13 +117,14 @@ class Workbench:
     def _start_rest(self) -> None:
         self.worker.start()
         self._stores.sweep(self.window.settings.days_kept)
-        gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])
+        self._collector.start()
         self._background.ask(_preload, self.window.prepare)
         self._background.ask(take_crash, self.window.recent_projects.show_crash)
 
     def _end(self) -> None:
         self._background.waitForDone()
         self.worker.wait()
+        self._collector.stop()
         self._stores.close()
         self._app.quit()
 
@@ -119,6 +133,35 @@ def _preload() -> None:
     """Import the workspace with its plots in advance; an empty window does not need it."""
     import_module("ace_gui.gui.shell.workspace")
     gc.freeze()
+
+
+class GarbageCollector(QObject):
+    """Collects cyclic garbage in the window's thread alone.
+
+    Python collects in any thread that has just made an object. Qt objects among the garbage would
+    be destroyed there while the window's thread may be using them, which ends the process.
+    """
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._thresholds = (_ALLOCATIONS, *gc.get_threshold()[1:])
+        self._timer = QTimer(self, interval=_COLLECTS)
+        self._timer.timeout.connect(self._collect)
+
+    def start(self) -> None:
+        gc.disable()
+        self._timer.start()
+
+    def stop(self) -> None:
+        self._timer.stop()
+        gc.enable()
+
+    def _collect(self) -> None:
+        """Collect the oldest generation that is due, and the younger ones."""
+        counts = zip(gc.get_count(), self._thresholds, strict=True)
+        due = [generation for generation, (count, most) in enumerate(counts) if count > most]
+        if due:
+            gc.collect(due[-1])
 
 
 class Guard(QObject):

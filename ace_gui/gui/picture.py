@@ -12,6 +12,7 @@ from typing import Final
 from PySide6.QtCore import QEventLoop, QThreadPool, QTimer, SignalInstance
 from PySide6.QtWidgets import QWidget
 
+from ace_gui.engine.contract.engine_process import EngineProcess
 from ace_gui.errors import EngineError, OutputError, WorkbenchError
 from ace_gui.gui.app import Workbench, make_application
 from ace_gui.gui.control.merge_stores import MergeStores
@@ -25,12 +26,16 @@ SIZE: Final = (1440, 900)
 
 
 class Studio:
-    """Controls a window: performs a step, waits for its result, takes a picture."""
+    """Controls a window: performs a step, waits for its result, takes a picture.
 
-    def __init__(self, scheme: Scheme | None = None) -> None:
+    ``engine``: one that is started already.
+    """
+
+    def __init__(self, scheme: Scheme | None = None, engine: EngineProcess | None = None) -> None:
         self._app = make_application()
         self._merges = tempfile.TemporaryDirectory(prefix="ace-pictures-")  # not among the user's
-        self._workbench = Workbench(self._app, MergeStores(Path(self._merges.name)))
+        stores = MergeStores(Path(self._merges.name))
+        self._workbench = Workbench(self._app, stores, engine)
         self.window: MainWindow = self._workbench.window
         if scheme is not None:
             set_scheme(scheme)

@@ -3,6 +3,9 @@
 Whole processes, from start to the first idle moment after the first paint; ours against a bare
 PySide6 window with one pyqtgraph plot, alternating, medians of several runs: wall time, and
 processor time, which other work on the machine hardly disturbs. On the display, or without one.
+Then from start to the spectrum of a matrix of the merged sample, with the engine's time, against a
+process that only imports torch. Python's bytecode must be cached, as it is where a package is
+installed: without it (PYTHONDONTWRITEBYTECODE) the window takes twice as long.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import statistics
 import sys
 import tempfile
 
-from tests.benchmarks.measuring import Run, run
+from tests.benchmarks.measuring import Run, idle_torch, run
 
 BARE = """
 import sys
@@ -41,6 +44,25 @@ app.exec()
 """
 
 
+MERGED = """
+import sys, time
+started = time.perf_counter()
+from ace_gui.cli import commands
+from ace_gui.engine.contract.engine_process import EngineProcess
+engine = EngineProcess()
+from ace_gui.gui.picture import Studio
+from ace_gui.paths import Sample
+studio = Studio(engine=engine)
+studio.open(Sample.IMAGES.recipe)
+studio.merge()
+studio.select_most_heterogeneous()
+studio.window.grab()
+print(time.perf_counter() - started, flush=True)
+studio.close()
+"""
+MERGES = 3
+
+
 def start_up(runs: int = 9) -> tuple[list[Run], list[Run]]:
     """The bare window and ours, run in turn after one warm-up each."""
     bare: list[Run] = []
@@ -60,6 +82,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"XDG_CONFIG_HOME": folder, "XDG_CACHE_HOME": folder}
         _print_start_up()
+        _print_first_spectrum()
 
 
 def _print_start_up() -> None:
@@ -68,6 +91,27 @@ def _print_start_up() -> None:
         bare, ours = (statistics.median(getattr(one, kind) for one in runs) for runs in found)
         what = kind.replace("_", " ")
         print(f"start-up: bare window {bare:.2f} {what}, ours {ours:.2f}, ratio {ours / bare:.2f}")
+
+
+def _print_first_spectrum() -> None:
+    """After one warm-up, which measures the sample's experts for the cache."""
+    seconds: list[float] = []
+    torch: list[float] = []
+    processor: list[float] = []
+    for number in range(MERGES + 1):
+        with tempfile.NamedTemporaryFile("r") as printed:
+            done = _open_window(f"import sys; sys.stdout = open({printed.name!r}, 'w'){MERGED}")
+            taken = float(printed.read())
+        bare = idle_torch().seconds
+        if number:
+            seconds.append(taken)
+            processor.append(done.processor_seconds)
+            torch.append(bare)
+    print(
+        f"first spectrum of the merged sample: {statistics.median(seconds):.2f} seconds, "
+        f"{statistics.median(processor):.2f} processor seconds of window and engine; "
+        f"import of torch alone {statistics.median(torch):.2f} seconds"
+    )
 
 
 def _open_window(script: str) -> Run:

@@ -163,6 +163,25 @@ def test_the_demo_writes_its_folder_where_a_window_could_open_too(
     assert written == [tmp_path / "out"]
 
 
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize("line", [[], ["demo"]], ids=["alone", "demo"])
+def test_the_engine_is_started_before_the_window(monkeypatch, line: list[str], refused: bool):
+    calls: list[object] = []
+    engine = object()
+
+    def start() -> object:
+        calls.append("engine")
+        if refused:
+            raise OSError("no more processes")
+        return engine
+
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("ace_gui.cli.window.EngineProcess", start)
+    monkeypatch.setattr("ace_gui.gui.app.run", lambda _, first, **__: calls.append(first) or 0)
+    assert ace(*line).returncode == 0
+    assert calls == ["engine", None if refused else engine]
+
+
 def test_without_a_log_folder_the_temporary_one_is_used(capfd, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))

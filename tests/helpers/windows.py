@@ -46,6 +46,7 @@ def keep_settings_in(folder: Path) -> None:
 def nothing_left_running() -> Iterator[None]:
     """Fail if threads, child processes or running timers outlive the block."""
     gc.freeze()  # only what the block makes is looked through
+    gc.disable()  # a pool's thread would destroy Qt's objects, as in ``GarbageCollector``
     try:
         yield
         QThreadPool.globalInstance().waitForDone(5000)
@@ -53,6 +54,7 @@ def nothing_left_running() -> Iterator[None]:
         gc.collect()
         objects = [made for made in gc.get_objects() if issubclass(type(made), (QThread, QTimer))]
     finally:
+        gc.enable()
         gc.unfreeze()
     alive = [thing for thing in objects if isValid(thing)]
     threads = [thing for thing in alive if isinstance(thing, QThread) and thing.isRunning()]

@@ -13,15 +13,18 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import shutil
 import signal
 import tempfile
 from multiprocessing.connection import Connection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ace_gui.crash_log import CrashLog, crash_file, take_words
-from ace_gui.engine.contract.events import Event, Job
 from ace_gui.errors import EngineError
 from ace_gui.processes import go_offline, heavy_imports
+
+if TYPE_CHECKING:  # the engine is started before the window has imported them
+    from ace_gui.engine.contract.events import Event, Job
 
 COOPERATIVE_SECONDS: Final = 5.0
 """Time for a cancelled job to reach its next step. After it the process is killed."""
@@ -135,13 +138,14 @@ class EngineProcess:
 def _serve(pipe: Connection, scratch: str) -> None:
     """The engine process's main function. ``scratch``: the folder for its temporary files."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to stop
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
     tempfile.tempdir = scratch
     go_offline()
     crash_log = CrashLog(_CALLED)
     with heavy_imports():
         from ace_gui.engine import service
 
+    if hasattr(os, "nice"):  # not before: the window waits for these imports
+        os.nice(NICENESS)
     service.serve(pipe)
     crash_log.close()
+    shutil.rmtree(scratch, ignore_errors=True)  # the owner may be gone

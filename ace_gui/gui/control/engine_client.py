@@ -15,7 +15,7 @@ from multiprocessing.connection import wait
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
-from PySide6.QtCore import QObject, QThread, QThreadPool, QTimer, Signal, SignalInstance
+from PySide6.QtCore import QObject, QThread, QTimer, Signal
 
 from ace_gui.engine.contract.engine_process import COOPERATIVE_SECONDS, EngineProcess
 from ace_gui.engine.contract.events import (
@@ -316,7 +316,8 @@ class EngineThread(QThread):
     ``reported`` carries a job's number (0 for the engine itself) and its event. ``engine_starting``
     is emitted whenever an engine is started; its EngineReady follows. ``engine_lost``
     carries an EngineError; the running jobs are gone, and a new engine is started. Every submitted
-    job ends with JobDone, JobFailed, JobCancelled or ``engine_lost``.
+    job ends with JobDone, JobFailed, JobCancelled or ``engine_lost``. ``first``: an engine that is
+    started already.
     """
 
     reported = Signal(int, object)
@@ -327,6 +328,7 @@ class EngineThread(QThread):
         self,
         parent: QObject | None = None,
         *,
+        first: EngineProcess | None = None,
         start_engine: Callable[[], EngineProcess] = EngineProcess,
         patience: float = COOPERATIVE_SECONDS,
     ) -> None:
@@ -341,6 +343,7 @@ class EngineThread(QThread):
         self._stopping = False
         # Only the thread itself uses what follows.
         self._engine: EngineProcess | None = None
+        self._first = first
         self._ready = False
         self._jobs: dict[int, Job] = {}
         self._deadlines: dict[int, float] = {}  # of cancelled jobs
@@ -452,8 +455,10 @@ class EngineThread(QThread):
         self._deadlines = {}
         self._unwanted = set()
         self.engine_starting.emit()
+        first = self._first
+        self._first = None
         try:
-            self._engine = self._start_engine()
+            self._engine = first or self._start_engine()
         except OSError as error:
             self._engine = None
             self.engine_lost.emit(
@@ -494,26 +499,3 @@ class EngineThread(QThread):
             self._engine = None
         self._wake.close()
         self._waker.close()
-
-
-class _Answer(QObject):
-    """Carries a result to the GUI thread. The task keeps it alive, even without the caller."""
-
-    delivered = Signal(object)
-
-
-class Background(QThreadPool):
-    """A single thread. An exception in a task is reported as uncaught, and the next one follows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setMaxThreadCount(1)
-
-    def ask(
-        self, task: Callable[[], object], use: Callable[[Any], object] | SignalInstance
-    ) -> None:
-        """Run this task and pass its result to ``use``, a method or a signal of a QObject, in that
-        object's thread."""
-        answer = _Answer()
-        answer.delivered.connect(use)
-        self.start(lambda: answer.delivered.emit(task()))

@@ -30,7 +30,8 @@ from ace_gui.engine.contract.model_figures import relative_norm
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.errors import ResumeError
-from ace_gui.gui.control.engine_client import Background, End, EngineClient
+from ace_gui.gui.control.background import Background
+from ace_gui.gui.control.engine_client import End, EngineClient
 from ace_gui.gui.control.merge_stores import (
     RECORD,
     MergeStores,

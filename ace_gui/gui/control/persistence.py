@@ -16,7 +16,8 @@ from PySide6.QtCore import QLockFile, QObject, QTimer, Signal
 
 from ace_gui.engine.contract.jobs import ConfigureJob
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.engine_client import Background, EngineClient
+from ace_gui.gui.control.background import Background
+from ace_gui.gui.control.engine_client import EngineClient
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.control.merge_stores import lock_beside
 from ace_gui.gui.control.project_notes import move_notes, write_notes

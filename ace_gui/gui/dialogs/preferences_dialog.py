@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QCheckBox, QSizePolicy, QWidget
 from ace_gui.caches import CACHES, Cache
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import human_bytes
-from ace_gui.gui.control.engine_client import Background
+from ace_gui.gui.control.background import Background
 from ace_gui.gui.control.persistence import FONT_SCALES, Preferences
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.widgets.controls import Choice, amount_field, count_field, named, push_button

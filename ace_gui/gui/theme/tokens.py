@@ -174,6 +174,13 @@ def repetition(colour: str) -> int:
 
 def current_theme() -> Tokens:
     """The tokens of the scheme that the user chose, or else of the system's."""
+    return _shown or _asked_for()
+
+
+_shown: Tokens | None = None  # what a ThemeWatcher has applied; every painted part asks
+
+
+def _asked_for() -> Tokens:
     if _is_dark():
         return DARK
     return LIGHT
@@ -315,16 +322,16 @@ class ThemeWatcher(QObject):
     def __init__(self, app: QApplication) -> None:
         super().__init__(app)
         self._app = app
-        self._tokens_shown: Tokens | None = None
         app.styleHints().colorSchemeChanged.connect(self.refresh)
         self.refresh()
 
     def refresh(self) -> None:
         """Apply the current scheme's theme, if it is not applied already."""
-        theme = current_theme()
-        if theme is self._tokens_shown:
+        global _shown
+        theme = _asked_for()
+        if theme is _shown:
             return
-        self._tokens_shown = theme
+        _shown = theme
         palette = palette_of(theme)
         self._app.setPalette(palette)
         QToolTip.setPalette(palette)

@@ -1,14 +1,17 @@
 """Work outside the window's thread goes on, whatever one task of it raises."""
 
 import sys
+import threading
+import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QCoreApplication, QEvent, QObject
 
 from ace_gui.errors import OutputError
 from ace_gui.gui.app import Guard
-from ace_gui.gui.control.engine_client import Background
+from ace_gui.gui.control.background import Background
 
 ERRORS = (
     OSError(36, "File name too long"),
@@ -55,3 +58,31 @@ def test_tasks_after_one_that_raises_are_done_and_the_error_is_reported(
         assert str(error) in str(received.args[0])
     finally:
         guard.release()
+
+
+def test_what_carries_an_answer_ends_in_the_windows_thread_after_it_is_taken(qtbot):
+    evaluator = Evaluator()
+    background = Background()
+    computed = threading.Event()
+    background.ask(partial(computed.wait, 5), evaluator.take)
+    [answer] = background.findChildren(QObject)
+    ends: list[int] = []
+    answer.destroyed.connect(lambda: ends.append(threading.get_ident()))
+    del answer
+    computed.set()
+    background.waitForDone()
+    assert ends == []
+    qtbot.waitUntil(lambda: evaluator.found == [True])
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert ends == [threading.get_ident()]
+    assert background.findChildren(QObject) == []
+
+
+def test_a_pool_that_goes_away_waits_for_its_answers(qtbot):
+    evaluator = Evaluator()
+    background = Background()
+    background.ask(partial(time.sleep, 0.1), evaluator.take)
+    background.ask(lambda: 7, evaluator.take)
+    del background
+    QCoreApplication.processEvents()
+    assert evaluator.found == [None, 7]

@@ -194,6 +194,26 @@ def test_an_engine_that_cannot_start_is_told(qtbot):
     assert worker.wait(5000)
 
 
+def test_an_engine_that_was_started_before_is_the_first(qtbot):
+    first = ScriptedEngine({})
+    later: list[ScriptedEngine] = []
+
+    def another() -> ScriptedEngine:
+        later.append(ScriptedEngine({}))
+        return later[-1]
+
+    worker = EngineThread(first=first, start_engine=another)
+    received = Heard(worker)
+    worker.start()
+    qtbot.waitUntil(lambda: received.of(0) == [ENGINE])
+    assert later == []
+    first._theirs.close()
+    qtbot.waitUntil(lambda: received.of(0) == [ENGINE, ENGINE])
+    assert len(later) == 1
+    worker.stop()
+    assert worker.wait(5000)
+
+
 def test_stopping_spares_an_engine_that_writes(start, qtbot):
     worker, engines, _ = start({})
     worker.submit(MERGE)

@@ -1,11 +1,16 @@
+import gc
 import os
 import signal
 import sys
+import threading
+import weakref
 
 import pytest
+from PySide6.QtCore import QObject
 
 from ace_gui.errors import CheckpointError
-from ace_gui.gui.app import Guard, Interrupts
+from ace_gui.gui.app import GarbageCollector, Guard, Interrupts
+from ace_gui.gui.control.background import Background
 
 
 @pytest.mark.parametrize(
@@ -39,3 +44,29 @@ def test_a_wish_to_end_is_heard_while_qt_waits(qtbot, kind):
     finally:
         interrupts.release()
     assert signal.getsignal(kind) is before
+
+
+def test_garbage_of_qt_is_collected_by_the_windows_thread(qtbot):
+    places: list[int] = []
+    collector = GarbageCollector()
+    background = Background()
+    gc.collect()
+    gc.enable()
+    collector.start()
+    try:
+        for _ in range(10):
+            part = QObject()
+            part.cycle = part  # type: ignore[attr-defined]
+            weakref.finalize(part, lambda: places.append(threading.get_ident()))
+        del part
+        # In CPython this many lasting objects begin a collection where they are made.
+        background.start(lambda: sum(map(len, [[number] for number in range(50_000)])))
+        background.waitForDone()
+        assert places == []
+        made = [[number] for number in range(50_000)]
+        qtbot.waitUntil(lambda: len(places) == 10)
+        assert len(made) == 50_000
+    finally:
+        collector.stop()
+    assert gc.isenabled()
+    assert set(places) == {threading.get_ident()}
