@@ -13,7 +13,7 @@ import torch
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.experts import Deltas, Weights
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
-from ace_gui.methods.shared.learned import LearningParameters, as_learned
+from ace_gui.methods.shared.learned import LearningParameters, merge_of_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import (
@@ -24,7 +24,7 @@ from ace_gui.methods.shared.survey import (
     SurveyContext,
     required_findings,
 )
-from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
+from ace_gui.methods.shared.trimming import THRESHOLD, at_least_in_float32, trim_survey
 
 TASK_WISE, LAYER_WISE, TASK_WISE_TIES, LAYER_WISE_TIES = (
     *("task-wise", "layer-wise"),
@@ -94,7 +94,7 @@ def _factors(
         limits = (0.0,) * len(deltas)
     total = torch.zeros(())
     for t in experts:
-        total = total + above(deltas[t], limits[t]).to(torch.float64) * weights[t]
+        total = total + at_least_in_float32(deltas[t], limits[t]).to(torch.float64) * weights[t]
     # the sign of ties
     if float(total.sign().sum()) >= 0:
         most = 1.0
@@ -102,7 +102,7 @@ def _factors(
         most = -1.0
     elected = torch.where(total != 0, total.sign(), most)
     for t in experts:
-        survivors = above(deltas[t], limits[t])
+        survivors = at_least_in_float32(deltas[t], limits[t])
         yield {"delta": torch.where(survivors * weights[t] * elected > 0, survivors, 0)}
 
 
@@ -110,7 +110,7 @@ LEARNING = Learning[AdaMergingParameters](
     start=_start,
     shared=_shared,
     factors=_factors,
-    prepares=lambda parameters: parameters.variant in _TIES,
+    needs_factors=lambda parameters: parameters.variant in _TIES,
     figures=lambda gates: gates["coefficient"],
     curve="mean coefficient λ",
 )
@@ -133,7 +133,7 @@ ADAMERGING = MergeMethod(
         "Merging for Multi-Task Learning, ICLR 2024, arXiv:2310.02575"
     ),
     parameters=AdaMergingParameters,
-    merge=as_learned(LEARNING),
+    merge=merge_of_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
     surveys=(THRESHOLDS,),

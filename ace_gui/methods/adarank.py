@@ -21,7 +21,7 @@ from ace_gui.methods.shared.kit import (
     share_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.learned import LearningParameters, as_learned
+from ace_gui.methods.shared.learned import LearningParameters, merge_of_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -174,7 +174,7 @@ ADARANK = MergeMethod(
         "Model Merging, 2025, arXiv:2503.22178"
     ),
     parameters=AdaRankParameters,
-    merge=as_learned(LEARNING),
+    merge=merge_of_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
     needs=lambda _: Need.ENTROPY,

@@ -43,7 +43,7 @@ def arcee_fusion(experts: Experts, parameters: ArceeFusionParameters, context: C
     Any shape; rows are along the last dimension. Quantiles are those of all entries. Raises
     MethodError unless there is exactly one expert, which is finite, and a base.
     """
-    value = experts.only()
+    value = experts.weighted_single()
     base = context.required_base()
     if not value.numel():
         return Merged.of(value)

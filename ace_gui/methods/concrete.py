@@ -14,7 +14,7 @@ import torch
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.experts import Deltas
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, steps_parameter
-from ace_gui.methods.shared.learned import LearningParameters, as_learned
+from ace_gui.methods.shared.learned import LearningParameters, merge_of_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -126,7 +126,7 @@ CONCRETE = MergeMethod(
         "Interference Elimination for Multi-task Model Fusion, 2023, arXiv:2312.06173"
     ),
     parameters=ConcreteParameters,
-    merge=as_learned(LEARNING),
+    merge=merge_of_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
     needs=lambda _: Need.ENTROPY,

@@ -71,7 +71,7 @@ def masks(experts: Experts, parameters: EmrParameters, entries: int) -> Iterator
             sums = float((weighted * shared).sum()), float(shared.square().sum())
         else:
             sums = float(weighted.abs_().sum()) / count, float(shared.abs_().sum()) / count
-        yield Mask(chosen=chosen, own=sums[0], shared=sums[1])
+        yield Mask(chosen=chosen, expert_sum=sums[0], merged_sum=sums[1])
 
 
 def scale(parameters: EmrParameters, expert_size: float, shared: float) -> float:  # noqa: ARG001

@@ -84,7 +84,7 @@ def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged
     in float64. Raises MethodError for tensors that are not matrices or not finite, and without
     measured statistics.
     """
-    grams = required_measured(context.measured, len(experts)).each
+    grams = required_measured(context.measured, len(experts)).by_expert
     census = experts.census()
     first_OI = experts.matrix(0)
     outputs = first_OI.shape[0]

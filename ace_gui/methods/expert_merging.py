@@ -20,7 +20,7 @@ from ace_gui.methods.shared.kit import (
     scaling_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.learned import AllSteps, as_learned
+from ace_gui.methods.shared.learned import AllSteps, merge_of_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -102,7 +102,7 @@ LEARNING = Learning[ExpertMergingParameters](
     penalty=_penalty,
     figures=lambda gates: gates["coefficient"],
     curve="mean coefficient λ",
-    hidden=lambda parameters: parameters.hidden,
+    hidden_weight=lambda parameters: parameters.hidden,
     inputs=lambda parameters: parameters.inputs,
 )
 
@@ -125,7 +125,7 @@ EXPERT_MERGING = MergeMethod(
         "Importance-Guided Layer Chunking, ICLR 2026, arXiv:2509.25712"
     ),
     parameters=ExpertMergingParameters,
-    merge=as_learned(LEARNING),
+    merge=merge_of_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
     needs=lambda _: Need.ANSWERS,

@@ -113,7 +113,7 @@ def _of_experts(experts: Experts, measured: Measured) -> Iterator[tuple[int, Ten
     """Each expert's number, task vector and information (float64, a new tensor)."""
     for t in range(len(experts)):
         delta = experts.delta(t)
-        information = measured.each[t]
+        information = measured.by_expert[t]
         if information.shape != delta.shape:
             raise MethodError("The Fisher information has another shape; measure it again.")
         yield t, delta, information.to(torch.float64, copy=True)

@@ -171,7 +171,7 @@ FREE_MERGING = MergeMethod(
     least=2,
     modules=Differences(
         of=sparse_experts,
-        cut=lambda parameters: Cut(in_rows=parameters.density),
+        cut=lambda parameters: Cut(density_in_rows=parameters.density),
         kind=ModuleKind.CHOICE,
     ),
 )

@@ -19,7 +19,7 @@ from ace_gui.linalg.singular import ZERO_SHARE
 from ace_gui.methods.dare import density_parameter, dropped
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.draws import required
-from ace_gui.methods.shared.election import SIGNED, Election, combine_parameter
+from ace_gui.methods.shared.election import SIGNED_MEAN, Election, combine_parameter
 from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import (
     per_decomposition,
@@ -36,7 +36,13 @@ from ace_gui.methods.shared.survey import (
     SurveyContext,
 )
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
-from ace_gui.methods.shared.trimming import THRESHOLD, above, least_rank, trim_parameter, trimmed
+from ace_gui.methods.shared.trimming import (
+    THRESHOLD,
+    at_least_in_float32,
+    smallest_kept_rank,
+    trim_parameter,
+    trimmed,
+)
 
 CITATION: Final = (
     "G. Stoica, P. Ramesh, B. Ecsedi, L. Choshen, J. Hoffman, Model merging with SVD to tie the "
@@ -111,7 +117,7 @@ def smallest_coordinates(context: SurveyContext) -> RankSurvey | None:
     stage = Stage(
         names=(THRESHOLD,),
         values=_coordinates,
-        ranks=lambda n: (least_rank(parameters.density, n),),
+        ranks=lambda n: (smallest_kept_rank(parameters.density, n),),
     )
     return RankSurvey(len(context.parameters), stage, whole_tensor=True)
 
@@ -153,7 +159,7 @@ def knots_ties(experts: Experts, parameters: KnotsTiesParameters, context: Conte
     def sparse(coordinates_KI: Tensor, t: int) -> Tensor:
         if thresholds is None:
             return trimmed(coordinates_KI, parameters.density)
-        return above(coordinates_KI, thresholds[t])
+        return at_least_in_float32(coordinates_KI, thresholds[t])
 
     return _elected(experts, sparse, parameters)
 
@@ -185,7 +191,7 @@ def _elected(
     census = plain.census()
     if census.counted and merged_OI.numel():
         basis_OK = common_basis(plain.matrix, census.counted)
-        election = Election(merged_OI[: basis_OK.shape[1]], signed_weights=combine == SIGNED)
+        election = Election(merged_OI[: basis_OK.shape[1]], signed_weights=combine == SIGNED_MEAN)
         for t in census.counted:
             election.add([sparse(times(basis_OK.T, plain.matrix(t)), t)], [experts.weights[t]])
         positive_wins = election.vote().surplus >= 0

@@ -21,7 +21,7 @@ from ace_gui.methods.shared.kit import (
     share_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.learned import LearningParameters, as_learned
+from ace_gui.methods.shared.learned import LearningParameters, merge_of_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import (
@@ -32,7 +32,7 @@ from ace_gui.methods.shared.survey import (
     SurveyContext,
     required_findings,
 )
-from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
+from ace_gui.methods.shared.trimming import THRESHOLD, at_least_in_float32, trim_survey
 
 CITATION: Final = (
     "Y. He, Y. Hu, Y. Lin, T. Zhang, H. Zhao, Localize-and-Stitch: Efficient Model Merging via "
@@ -76,7 +76,7 @@ def localize_stitch(experts: Experts, _: LocalizeStitchParameters, context: Cont
     total = experts.zeros()
     counts = torch.zeros_like(total, dtype=torch.int16)
     for t, weight in enumerate(experts.weights):
-        survivors = above(experts.delta(t), findings[THRESHOLD][t])
+        survivors = at_least_in_float32(experts.delta(t), findings[THRESHOLD][t])
         total.add_(survivors, alpha=weight)
         counts += survivors != 0
     return Merged.of(total.div_(counts.clamp_(min=1)))
@@ -159,7 +159,9 @@ class FewShotParameters(LearningParameters):
 def _start(deltas: Deltas, _parameters: FewShotParameters, findings: Findings | None) -> Values:
     """Logits: 5 for each expert's largest changes, −5 elsewhere."""
     limits = required_findings(findings, len(deltas))[THRESHOLD]
-    large = [above(delta, limit) != 0 for delta, limit in zip(deltas, limits, strict=True)]
+    large = [
+        at_least_in_float32(delta, limit) != 0 for delta, limit in zip(deltas, limits, strict=True)
+    ]
     return {"logits": torch.where(torch.stack(large), BEGINNING, -BEGINNING)}
 
 
@@ -199,7 +201,7 @@ LEARNING = Learning[FewShotParameters](
     penalty=_penalty,
     per_expert=True,
     plain_descent=True,
-    settled=lambda logits: (logits > 0).to(torch.uint8),
+    stored_form=lambda logits: (logits > 0).to(torch.uint8),
     figures=_figures,
     curve="share of entries kept",
     numbers=lambda shape, _: prod(shape),
@@ -226,7 +228,7 @@ LOCALIZE_STITCH_FEW_SHOT = MergeMethod(
     ),
     citation=CITATION,
     parameters=FewShotParameters,
-    merge=as_learned(LEARNING),
+    merge=merge_of_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
     surveys=(THRESHOLDS,),

@@ -15,7 +15,7 @@ from torch import Tensor
 from ace_gui.field_info import ParameterValue
 from ace_gui.methods.shared.expert_modules import Modules
 from ace_gui.methods.shared.experts import Deltas, Merged, MergeFunction, Weights
-from ace_gui.methods.shared.kit import Flops, WorkingMemory, products_with_itself
+from ace_gui.methods.shared.kit import Flops, WorkingMemory, self_product_flops
 from ace_gui.methods.shared.learning import Learning
 from ace_gui.methods.shared.measured import Measured, Need
 from ace_gui.methods.shared.survey import MethodSurvey, Range, SurveyContext
@@ -167,7 +167,7 @@ class MergeMethod(Generic[Parameters]):
     These are its findings, by role, the same for every expert. None: never.
     """
 
-    flops: Flops = products_with_itself
+    flops: Flops = self_product_flops
     """Operations for a matrix."""
 
     defaults: Defaults | None = None

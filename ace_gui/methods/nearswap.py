@@ -35,7 +35,7 @@ def nearswap(experts: Experts, parameters: NearswapParameters, _: Context) -> Me
 
     Raises MethodError for other than one expert, and where it is not finite.
     """
-    value = experts.only()
+    value = experts.weighted_single()
     share = (parameters.t / value.abs().clamp(min=SMALLEST)).clamp(max=1)
     return Merged.of(value * share)
 

@@ -303,7 +303,7 @@ def every_variant() -> tuple[str, ...]:
     names = []
     for name, method in METHODS.items():
         modules = method.modules
-        trains_blocks = isinstance(modules, Differences) and modules.shared is not None
+        trains_blocks = isinstance(modules, Differences) and modules.share_at_start is not None
         if method.learning is not None or trains_blocks:
             continue
         names.append(name)

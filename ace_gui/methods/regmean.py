@@ -65,7 +65,7 @@ def regmean(experts: Experts, parameters: RegMeanParameters, context: Context) -
     twice, and computes in float64. Raises MethodError for tensors that are not matrices or not
     finite, for weights that sum to zero, and without measured statistics.
     """
-    grams = required_measured(context.measured, len(experts)).each
+    grams = required_measured(context.measured, len(experts)).by_expert
     ridge = parameters.ridge * (_mean_square(grams) or 1.0)
     require_mean(experts.weights)
     total_1II = torch.zeros(())

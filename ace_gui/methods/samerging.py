@@ -18,7 +18,7 @@ from ace_gui.methods.shared.kit import (
     scaling_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.learned import AllSteps, as_learned
+from ace_gui.methods.shared.learned import AllSteps, merge_of_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -91,7 +91,7 @@ SAMERGING = MergeMethod(
         "arXiv:2512.21288"
     ),
     parameters=SamergingParameters,
-    merge=as_learned(LEARNING),
+    merge=merge_of_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
     needs=lambda _: Need.ANSWERS,

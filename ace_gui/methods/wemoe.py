@@ -75,6 +75,6 @@ WEMOE = MergeMethod(
         kind=ModuleKind.BLOCKS,
         with_biases=True,
         roles=_MLP,
-        shared=lambda parameters: parameters.scaling,
+        share_at_start=lambda parameters: parameters.scaling,
     ),
 )

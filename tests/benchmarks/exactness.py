@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.shared.tolerance import of_experts
+from ace_gui.methods.shared.tolerance import tolerance_of_experts
 from tests.benchmarks.experts import norms, task_vector
 from tests.helpers import ace_oracle
 
@@ -54,7 +54,7 @@ def measured(case: Case, seed: int = 0) -> Row:
     """Merge random task vectors of that kind, and compare with the formula in float64."""
     base, deltas = _rounded(case, seed)
     weights = [1.0] * case.experts
-    tolerance = of_experts([case.dtype] * case.experts, weights, float(base.norm()))
+    tolerance = tolerance_of_experts([case.dtype] * case.experts, weights, float(base.norm()))
     tau = 0.0 if case.heterogeneous else 100.0
     epsilon = _ridge(deltas, case)
     parameters = AceParameters(epsilon=epsilon, tau=tau)

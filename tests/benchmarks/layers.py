@@ -21,7 +21,7 @@ from ace_gui.methods.ace.closed_form import few_experts
 from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.method import MethodInput
 from ace_gui.methods.shared.experts import Merged
-from ace_gui.methods.shared.tolerance import STRICT, of_experts
+from ace_gui.methods.shared.tolerance import STRICT, tolerance_of_experts
 from tests.benchmarks.experts import norms, task_vector
 
 EPSILON = {"hom.": 1e-5, "hom. ε=4e-2": 4e-2, "het.": 1e-5, "hom. bf16": 1e-5, "het. bf16": 1e-5}
@@ -189,7 +189,7 @@ def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row
     parameters = case.parameters
     tolerance = STRICT
     if case.rounded:
-        tolerance = of_experts([torch.bfloat16] * len(deltas), weights, BASE_NORM)
+        tolerance = tolerance_of_experts([torch.bfloat16] * len(deltas), weights, BASE_NORM)
     layer = MethodInput(deltas, weights, None, tolerance)
 
     def literal() -> object:

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from ace_gui.methods import METHODS, Merged, MergeMethod, checked_parameters
 from ace_gui.methods.shared.expert_modules import learns
 from ace_gui.methods.shared.measured import Measured, Need
-from ace_gui.methods.shared.survey import Findings, RandomKey, Range, SurveyContext, surveyed
+from ace_gui.methods.shared.survey import (
+    Findings,
+    RandomKey,
+    Range,
+    SurveyContext,
+    findings_of_tensors,
+)
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 from tests.helpers.method_oracles import relative_error
 
@@ -96,10 +102,10 @@ def measured_with(need: Need | None, deltas: Sequence[torch.Tensor]) -> Measured
     ones = (1.0,) * len(deltas)
     if need is Need.GRADIENTS:
         each = [torch.from_numpy(information_of(delta.double().numpy())) for delta in deltas]
-        return Measured(each=[one.float() for one in each], norms=ones, means=ones)
+        return Measured(by_expert=[one.float() for one in each], norms=ones, means=ones)
     grams = [torch.from_numpy(gram_of(delta.double().numpy())).float() for delta in deltas]
     centres = [torch.full((delta.shape[-1],), 0.1) for delta in deltas]
-    return Measured(each=grams, centres=centres, norms=ones, means=ones)
+    return Measured(by_expert=grams, centres=centres, norms=ones, means=ones)
 
 
 def surveyed_model(
@@ -113,7 +119,7 @@ def surveyed_model(
     for declared in method.surveys_over(Range.MODEL, parameters):
         survey = declared.due(known)
         if survey is not None:
-            known = declared.added_to(known, surveyed(survey, tensors))
+            known = declared.context_with(known, findings_of_tensors(survey, tensors))
     return known.findings
 
 
@@ -157,7 +163,7 @@ def begun(
         values |= {name: torch.cat([each[name] for each in own]) for name in own[0]} if own else {}
     elif len(deltas):
         values |= learning.start(deltas, parameters, findings)
-    settled = {name: learning.settled(value) for name, value in values.items()}
+    settled = {name: learning.stored_form(value) for name, value in values.items()}
     return Measured(values=settled, experts=len(deltas))
 
 

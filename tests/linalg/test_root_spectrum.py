@@ -14,7 +14,7 @@ from ace_gui.linalg.root_spectrum import RootSpectrum, root_spectrum
 from ace_gui.linalg.singular import noise_floor
 from ace_gui.methods.shared.after import changed_after
 from ace_gui.methods.shared.experts import Merged
-from ace_gui.methods.shared.tolerance import of_experts
+from ace_gui.methods.shared.tolerance import tolerance_of_experts
 
 Array = NDArray[np.float64]
 SHAPES = [(96, 96), (48, 160), (160, 48), (1, 20), (20, 1)]
@@ -165,7 +165,7 @@ def test_steps_after_the_method_use_it_where_weights_have_16_bits(
 ) -> None:
     delta = made("centred", (96, 64))
     base = torch.ones(96, 64)
-    tolerance = of_experts([dtype] * 3, [1.0] * 3, 70.0)
+    tolerance = tolerance_of_experts([dtype] * 3, [1.0] * 3, 70.0)
     exact = changed_after(Merged(delta=delta.clone()), [], [], base, spectrum=0.5).delta
     decomposed.clear()
     result = changed_after(
@@ -184,7 +184,7 @@ def test_what_is_not_exact_enough_is_decomposed_in_float64(
     monkeypatch.setattr(module, "SAFETY", 1e6)
     delta = made("centred", (96, 96))
     base = torch.ones(96, 96)
-    tolerance = of_experts([torch.bfloat16] * 3, [1.0] * 3, 70.0)
+    tolerance = tolerance_of_experts([torch.bfloat16] * 3, [1.0] * 3, 70.0)
     exact = changed_after(Merged(delta=delta.clone()), [], [], base, spectrum=0.5).delta
     decomposed.clear()
     result = changed_after(

@@ -24,7 +24,7 @@ def run(name: str, deltas: Array, each: Sequence[Array], **given: Any) -> Merged
     context = {key: given.pop(key) for key in ("random_key", "findings") if key in given}
     tensors = [torch.tensor(delta, dtype=torch.float32) for delta in deltas]
     measured = Measured(
-        each=[torch.tensor(one, dtype=torch.float32) for one in each],
+        by_expert=[torch.tensor(one, dtype=torch.float32) for one in each],
         centres=given.pop("centres", [torch.zeros(d.shape[1]) for d in tensors]),
         norms=tuple(float(np.linalg.norm(one)) for one in each),
         means=tuple(float(np.mean(one)) for one in each),

@@ -21,8 +21,8 @@ from ace_gui.methods.shared.survey import (
     Range,
     Survey,
     SurveyContext,
-    in_passes,
-    known_of_tensor,
+    context_after,
+    findings_in_passes,
 )
 from tests.helpers.method_cases import (
     Array,
@@ -240,12 +240,12 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
                 vectors = vectors_for(survey, part, extra["base"].split(100)[number])
                 yield survey.measure(range(len(part)), vectors, 100 * number)
 
-        return in_passes(survey, measured)
+        return findings_in_passes(survey, measured)
 
     each = [parameters] * len(deltas)
     before = SurveyContext(parameters=each, weights=weights, findings=known, random_key=here)
     surveys = method.surveys_over(Range.TENSOR, parameters)
-    found = known_of_tensor(surveys, before, carry_out).findings
+    found = context_after(surveys, before, carry_out).findings
 
     def merged(findings: Findings) -> list[Merged]:
         pieces = []

@@ -50,9 +50,9 @@ def test_it_merges_on_a_gpu_what_it_merges_on_the_processor(method: MergeMethod[
         there = [delta.to(GPU) for delta in deltas]
         base = reported["base"].to(GPU)
         if "measured" in reported:
-            each = [one.to(GPU) for one in reported["measured"].each]
+            each = [one.to(GPU) for one in reported["measured"].by_expert]
             values = {name: one.to(GPU) for name, one in reported["measured"].values.items()}
-            reported["measured"] = replace(reported["measured"], each=each, values=values)
+            reported["measured"] = replace(reported["measured"], by_expert=each, values=values)
         stand_in.forget()
         found = method.merge(there, weights, parameters, **reported | {"base": base})
         delta = found.delta.cpu()

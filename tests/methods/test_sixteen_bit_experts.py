@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from ace_gui.methods import METHODS, checked_parameters
-from ace_gui.methods.shared.tolerance import Tolerance, of_experts, with_output
+from ace_gui.methods.shared.tolerance import Tolerance, tolerance_of_experts, with_output
 from ace_gui.methods.wudi import WudiParameters, wudi
 from tests.benchmarks.experts import task_vector
 from tests.helpers import method_oracles as oracle
@@ -37,7 +37,7 @@ def weights(shape: tuple[int, int], dtype: torch.dtype) -> tuple[torch.Tensor, l
 
 def tolerance_of(base: torch.Tensor, dtype: torch.dtype) -> Tolerance:
     norm = float(base.norm())
-    return with_output(of_experts([dtype] * T, [1.0] * T, norm), dtype, norm)
+    return with_output(tolerance_of_experts([dtype] * T, [1.0] * T, norm), dtype, norm)
 
 
 @pytest.mark.parametrize("dtype", FORMATS, ids=str)

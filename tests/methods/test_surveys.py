@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ace_gui.methods import METHODS, checked_parameters
-from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, magnitudes, surveyed
+from ace_gui.methods.shared.survey import (
+    Findings,
+    RankSurvey,
+    Stage,
+    findings_of_tensors,
+    magnitudes,
+)
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import random_deltas
 from tests.helpers.method_cases import Array, surveyed_model
@@ -111,7 +117,7 @@ def test_neither_parts_nor_their_order_matter(count: int, random: Any) -> None:
     parts = [list(part) for part in values.split(-(-60 // count), dim=1)]
     random.shuffle(parts)
     stage = Stage(names=("least", "middle", "most"), values=magnitudes, ranks=ranks)
-    found = surveyed(RankSurvey(3, stage), parts)
+    found = findings_of_tensors(RankSurvey(3, stage), parts)
     ordered = values.abs().sort(dim=1).values
     assert found == {
         name: tuple(ordered[:, rank - 1].tolist())
@@ -137,7 +143,7 @@ def test_a_later_stage_sees_what_an_earlier_one_found() -> None:
     first = Stage(names=("most",), values=magnitudes, ranks=lambda n: (n,))
     second = Stage(names=("least",), values=scaled, ranks=lambda _: (1,))
     deltas = [torch.tensor([4.0, -2.0]), torch.tensor([-8.0, 1.0])]
-    found = surveyed(RankSurvey(2, first, second), [deltas])
+    found = findings_of_tensors(RankSurvey(2, first, second), [deltas])
     assert found == {"most": (4.0, 8.0), "least": (-0.5, -1.0)}
 
 
@@ -154,6 +160,6 @@ def test_values_that_all_experts_share_are_counted_once() -> None:
                 yield torch.stack(list(deltas)).var(dim=0)
 
         stage = Stage(names=("spread",), values=spread, ranks=lambda n: (n // 2,), common=common)
-        found[common] = surveyed(RankSurvey(3, stage), parts)
+        found[common] = findings_of_tensors(RankSurvey(3, stage), parts)
         assert len(taken) == (4 if common else 12)
     assert found[True] == found[False]

@@ -34,7 +34,7 @@ def remade(name: str, tensors: list[Array], **parameters: Any) -> list[list[Arra
     for deltas in tensors:
         found = method.modules.of(Experts(as_float32(deltas), [1.0] * T), given_, deltas[0].size)
         masks.append(list(found))
-        sums += [[mask.own, mask.shared] for mask in masks[-1]]
+        sums += [[mask.expert_sum, mask.merged_sum] for mask in masks[-1]]
     whole = [merged(name, deltas, **parameters) for deltas in tensors]
     scales = [method.modules.scale(given_, *map(float, own)) for own in sums]
     return [

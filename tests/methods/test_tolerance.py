@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.shared.tolerance import EXACT, STRICT, of_experts, unit, with_output
+from ace_gui.methods.shared.tolerance import (
+    EXACT,
+    STRICT,
+    rounding_of,
+    tolerance_of_experts,
+    with_output,
+)
 from tests.benchmarks.experts import task_vector
 
 FORMATS = [torch.float32, torch.bfloat16, torch.float16]
@@ -36,7 +42,7 @@ def test_the_error_is_within_the_tolerance(
     base, deltas = weights(shape, dtype, ratio, spread=2.0)
     parameters = AceParameters(epsilon=epsilon, tau=tau)
     norm = float(base.norm())
-    tolerance = with_output(of_experts([dtype] * T, [1.0] * T, norm), dtype, norm)
+    tolerance = with_output(tolerance_of_experts([dtype] * T, [1.0] * T, norm), dtype, norm)
     found = ace(deltas, [1.0] * T, parameters, tolerance=tolerance)
     exact = ace([delta.double() for delta in deltas], [1.0] * T, parameters).delta.double()
     error = float((found.delta - exact).norm())
@@ -57,7 +63,7 @@ def test_the_error_is_within_the_tolerance(
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_float32_is_taken_where_16_bits_show_no_more(dtype: torch.dtype) -> None:
     base, deltas = weights((96, 96), dtype, 10.0, spread=1.0)
-    tolerance = of_experts([dtype] * T, [1.0] * T, float(base.norm()))
+    tolerance = tolerance_of_experts([dtype] * T, [1.0] * T, float(base.norm()))
     parameters = AceParameters(epsilon=1e-3, tau=100.0)
     found = ace(deltas, [1.0] * T, parameters, tolerance=tolerance)
     assert found.diagnostics.precision.startswith("Computed in float32, which leaves")
@@ -70,11 +76,11 @@ def test_float32_is_taken_where_16_bits_show_no_more(dtype: torch.dtype) -> None
 def test_the_rounding_of_a_format(dtype: torch.dtype) -> None:
     values = torch.randn(10_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     measured = float((values.to(dtype).double() - values).norm() / values.norm())
-    assert 0.75 * measured < unit(dtype) <= measured
+    assert 0.75 * measured < rounding_of(dtype) <= measured
 
 
 def test_what_is_float32_or_wider_has_no_rounding_to_hide_behind() -> None:
-    exact = of_experts([torch.float32, torch.float64], [1.0, 1.0], 1e6)
+    exact = tolerance_of_experts([torch.float32, torch.float64], [1.0, 1.0], 1e6)
     assert exact.relative(1e-6) == EXACT == STRICT.relative(1.0)
     assert with_output(exact, torch.float32, 1e6).relative(1e-6) == EXACT
 
@@ -82,16 +88,18 @@ def test_what_is_float32_or_wider_has_no_rounding_to_hide_behind() -> None:
 def test_the_tolerance_is_a_fifth_of_the_larger_rounding() -> None:
     half = torch.float16
     norm = 10.0
-    experts = of_experts([half] * 2, [1.0, 1.0], norm)
-    assert experts.relative(1.0) == pytest.approx(unit(half) * norm / 5)
-    mixed = of_experts([half, torch.float32], [1.0, 1.0], norm)
+    experts = tolerance_of_experts([half] * 2, [1.0, 1.0], norm)
+    assert experts.relative(1.0) == pytest.approx(rounding_of(half) * norm / 5)
+    mixed = tolerance_of_experts([half, torch.float32], [1.0, 1.0], norm)
     assert mixed.rounding == pytest.approx(experts.rounding / math.sqrt(2))
     output = with_output(experts, torch.bfloat16, 1.0)
-    assert output.relative(1.0) == pytest.approx(max(unit(torch.bfloat16), unit(half) * norm) / 5)
+    assert output.relative(1.0) == pytest.approx(
+        max(rounding_of(torch.bfloat16), rounding_of(half) * norm) / 5
+    )
     assert with_output(experts, torch.bfloat16, norm).source == "the output's bfloat16"
 
 
 def test_a_factor_afterwards_enlarges_errors_but_not_roundings() -> None:
-    found = of_experts([torch.float16], [1.0], 10.0)
+    found = tolerance_of_experts([torch.float16], [1.0], 10.0)
     assert found.scaled(-2.0).relative(1.0) == pytest.approx(found.relative(1.0) / 2)
     assert found.scaled(0.1) == found

@@ -35,7 +35,9 @@ def peak(method: MergeMethod[Any], shape: tuple[int, int], experts: int, **given
     parameters = checked_parameters(method, few | given)
     reported = context(method, deltas, parameters)
     if "measured" in reported:
-        reported["measured"] = replace(reported["measured"], each=Read(reported["measured"].each))
+        reported["measured"] = replace(
+            reported["measured"], by_expert=Read(reported["measured"].by_expert)
+        )
     with LiveMemory() as memory:
         method.merge(Read(deltas), [1.0] * experts, parameters, **reported)
     return memory.peak

@@ -45,7 +45,7 @@ from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.linalg.heterogeneity import heterogeneity
-from ace_gui.methods.shared.kit import products_with_itself
+from ace_gui.methods.shared.kit import self_product_flops
 
 
 def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:
@@ -239,7 +239,7 @@ def in_order(rows: Sequence[PlanRow]) -> list[PlanRow]:
 
 def work(row: PlanRow) -> float:
     """Estimated FLOPs of merging a matrix: those of T products with its own transpose."""
-    return products_with_itself(row.shape, len(row.experts))
+    return self_product_flops(row.shape, len(row.experts))
 
 
 def _merged(context: InspectionContext) -> LayerReport | None:

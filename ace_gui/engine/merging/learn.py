@@ -270,7 +270,7 @@ class _Work:
         for task in models.with_experts():
             if self._need is Need.ANSWERS:
                 temperature = self._learning.temperature(self._prepared.parameters)
-                with_states = bool(self._learning.hidden(self._prepared.parameters))
+                with_states = bool(self._learning.hidden_weight(self._prepared.parameters))
                 answers = answers_of(
                     task.evaluator(), task.data.examples, temperature, with_states=with_states
                 )
@@ -297,7 +297,7 @@ class _Work:
                         expected,
                         size=parameters.batch,
                         seed=seed,
-                        hidden=self._learning.hidden(parameters),
+                        hidden=self._learning.hidden_weight(parameters),
                     )
                 )
                 continue
@@ -365,7 +365,7 @@ class _Work:
         for sentence in collapse(state):
             self._warn(sentence)
         save_curves(self._folder, self._curves())
-        settled = [learning.settled(value) for value in values.values()]
+        settled = [learning.stored_form(value) for value in values.values()]
         self._writer.write(number, dict(zip(names, settled, strict=True)), dict.fromkeys(names, 1))
 
     def _initial_values(self, experts: Sequence[int]) -> MergedValues:

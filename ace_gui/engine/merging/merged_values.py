@@ -26,7 +26,7 @@ from ace_gui.engine.streaming import elements_of, of_row
 from ace_gui.methods.shared.draws import seed_from
 from ace_gui.methods.shared.experts import Computed, Experts
 from ace_gui.methods.shared.learned import factors_of
-from ace_gui.methods.shared.learning import Learning, Values, change, gradients
+from ace_gui.methods.shared.learning import Learning, Values, gradients, merged_change
 from ace_gui.methods.shared.survey import Findings, findings_of
 
 
@@ -62,7 +62,7 @@ class LearnedRow:
         self._stored: Callable[[int], Values] | None = None
         learning = prepared.method.learning
         assert learning is not None
-        if learning.factors is not None and learning.prepares(prepared.parameters):
+        if learning.factors is not None and learning.needs_factors(prepared.parameters):
             number = prepared.plan.rows.index(row)
 
             def compute() -> Any:
@@ -200,7 +200,7 @@ class MergedValues:
         totals: dict[int, list[float]] = {}
         for row in self.rows:
             gates = self.gates(row, step)(self._values(row))
-            row.put(change(self.learning, row.factors, row.weights, gates))
+            row.put(merged_change(self.learning, row.factors, row.weights, gates))
             figures = self.learning.figures(gates).double().reshape(-1).tolist()
             for t, value in zip(row.experts if figures else (), figures, strict=True):
                 totals.setdefault(t, []).append(value)

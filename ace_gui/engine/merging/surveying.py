@@ -117,7 +117,7 @@ def _findings_of(
         if key not in surveys:
             yield from passes(survey, group.rows, scan, TITLE)
             surveys[key] = survey.findings
-        context = declared.added_to(context, surveys[key])
+        context = declared.context_with(context, surveys[key])
     return context.findings
 
 

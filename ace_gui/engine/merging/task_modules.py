@@ -274,7 +274,7 @@ class _ModuleWriting:
                 mask = delta_of.get(t, nothing)
                 self._writer.write_part(self._name(row, t, "mask"), start // 8, packed(mask.chosen))
                 if t in delta_of:
-                    sums[t] = (sums[t][0] + mask.own, sums[t][1] + mask.shared)
+                    sums[t] = (sums[t][0] + mask.expert_sum, sums[t][1] + mask.merged_sum)
         for t in row.experts:
             self._writer.mark_written(self._name(row, t, "mask"))
         if row.tied_to is None:  # tied tensors count once
@@ -356,8 +356,8 @@ def _cut(row: PlanRow, delta: Tensor, cut: Cut) -> dict[str, Tensor]:
     They are the largest elements of each row in stored order, or the leading singular triplets of a
     matrix, or the whole difference.
     """
-    if cut.in_rows is not None:
-        largest = delta.abs().topk(kept_count(cut.in_rows, delta.shape[1]), dim=1).indices
+    if cut.density_in_rows is not None:
+        largest = delta.abs().topk(kept_count(cut.density_in_rows, delta.shape[1]), dim=1).indices
         chosen = torch.zeros_like(delta, dtype=torch.bool).scatter_(1, largest, value=True)
         if row.transposed:
             delta = delta.T

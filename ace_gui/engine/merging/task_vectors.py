@@ -30,7 +30,7 @@ from ace_gui.formatting import listing, plain
 from ace_gui.linalg.passes import energy
 from ace_gui.methods.shared.experts import Computed, Merged, OnDemand
 from ace_gui.methods.shared.measured import Measured, Need
-from ace_gui.methods.shared.tolerance import STRICT, Tolerance, of_experts, with_output
+from ace_gui.methods.shared.tolerance import STRICT, Tolerance, tolerance_of_experts, with_output
 
 
 @contextmanager
@@ -157,7 +157,7 @@ class TaskVectors(OnDemand):
         if not math.isfinite(norm):
             return STRICT
         dtypes = [expert.dtype(answering_name(self._row, expert.model)) for expert in self._experts]
-        tolerance = of_experts(dtypes, weights, norm)
+        tolerance = tolerance_of_experts(dtypes, weights, norm)
         if output is None:
             return tolerance
         return with_output(tolerance, output, norm)
@@ -304,7 +304,7 @@ def measured_of(
     by_entries = need is Need.GRADIENTS
     manifests = [statistics.manifest for statistics, _ in stored_pairs]
     return Measured(
-        each=Computed(len(stored_pairs), gradients if by_entries else inputs),
+        by_expert=Computed(len(stored_pairs), gradients if by_entries else inputs),
         centres=Computed(0 if by_entries else len(stored_pairs), partial(inputs, suffix=CENTRE)),
         norms=tuple(manifest.norm for manifest in manifests),
         means=tuple(manifest.mean for manifest in manifests),

@@ -52,9 +52,9 @@ from ace_gui.methods.shared.survey import (
     Range,
     Survey,
     SurveyContext,
-    found_at_once,
-    in_passes,
-    known_of_tensor,
+    context_after,
+    findings_in_memory,
+    findings_in_passes,
 )
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 from ace_gui.stored_formats import FORMATS
@@ -177,9 +177,11 @@ class TensorMerge:
         def carry_out(survey: Survey) -> Findings:
             if len(parts) == 1:
                 return pool.submit(
-                    lambda: found_at_once(survey, vectors(survey, parts[0]))
+                    lambda: findings_in_memory(survey, vectors(survey, parts[0]))
                 ).result()
-            return in_passes(survey, lambda: ordered(pool, partial(measure, survey), parts))
+            return findings_in_passes(
+                survey, lambda: ordered(pool, partial(measure, survey), parts)
+            )
 
         random_key = _random_key(row, prepared, self._names, parts[0])
         with merging_of(row.name, self._names):
@@ -382,7 +384,7 @@ def _tensor_findings(
         findings=findings or {},
         random_key=random_key,
     )
-    return known_of_tensor(surveys, context, carry_out).findings
+    return context_after(surveys, context, carry_out).findings
 
 
 def merge_deltas(
@@ -411,7 +413,7 @@ def merge_deltas(
     if findings is None:
 
         def at_once(survey: Survey) -> Findings:
-            return found_at_once(survey, vectors_for(survey, deltas, deltas.base))
+            return findings_in_memory(survey, vectors_for(survey, deltas, deltas.base))
 
         with merging_of(row.name, deltas.names):
             findings = _tensor_findings(row, prepared, random_key, at_once)
@@ -420,7 +422,7 @@ def merge_deltas(
         keep_preliminary=keep_preliminary,
         random_key=random_key,
         findings=findings,
-        own=prepared.expert_parameters_of(row),
+        expert_parameters=prepared.expert_parameters_of(row),
         base=deltas.base,
         tolerance=_of_method(row, tolerance),
         measured=measured,

@@ -223,12 +223,12 @@ def module_tensors(
 def _difference_tensors(
     row: PlanRow, cut: Cut, start: str, count: int | None
 ) -> Iterator[OutputTensor]:
-    if cut.density is not None or cut.in_rows is not None:
+    if cut.density is not None or cut.density_in_rows is not None:
         outputs = 1
         inputs = prod(row.shape)
         if cut.density is None:  # this many in each row
             outputs, inputs = row.shape[::-1] if row.transposed else row.shape
-        about = outputs * kept_count(cut.density or cut.in_rows or 0.0, inputs)
+        about = outputs * kept_count(cut.density or cut.density_in_rows or 0.0, inputs)
         shape = (about if count is None else count,)
         yield OutputTensor(name=f"{start}/index", dtype="I32", shape=shape)
         yield OutputTensor(name=f"{start}/values", dtype="F32", shape=shape)

@@ -42,7 +42,7 @@ from ace_gui.machine import free_memory
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind
 from ace_gui.methods.shared.expert_modules import (
-    ROUTED_WHOLE,
+    ROUTED_ONCE,
     Differences,
     Masks,
     ModuleKind,
@@ -431,7 +431,7 @@ def _misfit(prepared: Prepared, matrices: Sequence[PlanRow]) -> str:
     assert method.modules is not None
     kind = kind_of(method.modules)
     rows = prepared.plan.rows
-    if kind in ROUTED_WHOLE:
+    if kind in ROUTED_ONCE:
         if lacking:
             return lacking_sentence(method.title, lacking)
         for row in matrices:

@@ -18,7 +18,7 @@ from ace_gui.methods.ace.float32_check import expected_error
 from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.probes import ProbedExpert, Probes, inner_products, new_probes, probe
 from ace_gui.methods.ace.problem import LayerEnergies
-from ace_gui.methods.shared.experts import Experts, seen
+from ace_gui.methods.shared.experts import Experts, stacked_read_only
 from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
 
 
@@ -38,7 +38,7 @@ def measure(
     probed: list[ProbedExpert] = []
     probes_PI: Tensor | None = None
     for t in range(len(layers[0])):
-        delta_BOI = seen(layers, t)
+        delta_BOI = stacked_read_only(layers, t)
         if not t:
             shape = (delta_BOI.shape[1], delta_BOI.shape[2])
             probes_PI = None if parameters.variant == MEASURED else new_probes(delta_BOI)

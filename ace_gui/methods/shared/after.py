@@ -21,7 +21,7 @@ from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.linalg.passes import centre_, energy
 from ace_gui.linalg.root_spectrum import SMALLEST_LIMIT, RootSpectrum, root_spectrum
 from ace_gui.linalg.singular import ShapedSpectrum, noise_floor, shape_spectrum_
-from ace_gui.methods.shared.experts import Deltas, Merged, Weights
+from ace_gui.methods.shared.experts import Deltas, Merged, Reshaped, Weights
 from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
 
 ROOT: Final = 0.5
@@ -33,8 +33,8 @@ SHARE_BEFORE: Final = 0.8
 SHARE_AFTER: Final = 0.6
 """Share of the allowed error that changing the values may make: 0.8² + 0.6² = 1."""
 
-UNCAPPED_FEW: Final = "The cap does not apply here: fewer than two experts changed this matrix."
-UNCAPPED_FLAT: Final = (
+TOO_FEW_TO_CAP: Final = "The cap does not apply here: fewer than two experts changed this matrix."
+NO_SCALE_TO_CAP: Final = (
     "The cap does not apply here: the experts move all outputs alike, so it has no scale."
 )
 
@@ -59,7 +59,7 @@ def cap_(change: Tensor, largest: float, norm: float) -> float:
     return largest / norm
 
 
-def limited(
+def capped(
     merged: Merged, deltas: Deltas, weights: Weights, base_OI: Tensor, delta: float
 ) -> Merged:
     """The merge of a matrix with its change capped, and the factor of the cap.
@@ -70,15 +70,16 @@ def limited(
     ``merged.delta``.
     """
     traces = _traces(merged, deltas, weights)
-    before = merged.diagnostics
     if len(traces) < 2:
-        return _with_note(merged, UNCAPPED_FEW)
+        return _with_note(merged, TOO_FEW_TO_CAP)
     if not any(traces):
-        return _with_note(merged, UNCAPPED_FLAT)
+        return _with_note(merged, NO_SCALE_TO_CAP)
     largest = largest_change(traces, math.sqrt(energy(base_OI)), delta)
     factor = cap_(merged.delta, largest, math.sqrt(energy(merged.delta)))
-    diagnostics = replace(before, cap_factor=factor * (before.cap_factor or 1.0))
-    return replace(merged, diagnostics=diagnostics)
+    diagnostics = merged.diagnostics
+    if diagnostics.cap_factor is not None:  # the method has capped its change, too
+        factor *= diagnostics.cap_factor
+    return replace(merged, diagnostics=replace(diagnostics, cap_factor=factor))
 
 
 def _with_note(merged: Merged, note: str) -> Merged:
@@ -111,7 +112,7 @@ def changed_after(
         merged.delta.mul_(scale)
     if cap is None:
         return merged
-    return limited(merged, deltas, weights, base_OI, cap)
+    return capped(merged, deltas, weights, base_OI, cap)
 
 
 def _reshaped(
@@ -128,7 +129,7 @@ def _reshaped(
         shaped = shape_spectrum_(merged.delta, share=rank, power=spectrum, noise=noise)
     if shaped.matrix_OI.data_ptr() != merged.delta.data_ptr():
         merged.delta.copy_(shaped.matrix_OI)
-    values = shaped.before_R.tolist(), shaped.after_R.tolist()
+    values = Reshaped(before=shaped.before_R.tolist(), after=shaped.after_R.tolist())
     return replace(merged, diagnostics=replace(merged.diagnostics, reshaped=values))
 
 
@@ -150,8 +151,9 @@ def _traces(merged: Merged, deltas: Deltas, weights: Weights) -> list[float]:
     counted = [t for t, weight in enumerate(weights) if weight != 0]
     reported = merged.diagnostics
     if reported.traces:
-        measured = [t for t in counted if t not in reported.left_out]
-        return [reported.traces[t] / weights[t] ** 2 for t in measured]
+        # They are of weighted task vectors.
+        changing = [t for t in counted if t not in reported.left_out]
+        return [reported.traces[t] / weights[t] ** 2 for t in changing]
     energies = []
     traces = []
     for t in counted:

@@ -16,7 +16,8 @@ class WrongReturnError(Exception):
 
 def plain_function(function: Callable[..., object]) -> Callable[..., object]:
     """The function that is written in a file, without decorators and fixed arguments."""
-    plain: Callable[..., object] = inspect.unwrap(getattr(function, "func", function))
+    without_arguments = getattr(function, "func", function)  # ``func`` of a ``partial``
+    plain: Callable[..., object] = inspect.unwrap(without_arguments)
     return plain
 
 
@@ -36,18 +37,18 @@ def calling(what: str, function: Callable[..., object]) -> Iterator[None]:
     It names the function as ``what`` and its file. A lack of memory stays what it is, and so do the
     errors of this package, but a WrongReturnError always becomes a MethodError.
     """
-    whose = f"{what} ({source_of(function)})"
+    name_and_file = f"{what} ({source_of(function)})"
     is_ours = str(getattr(plain_function(function), "__module__", "")).startswith("ace_gui.")
     try:
         yield
     except (WorkbenchError, Cancelled, KeyboardInterrupt, GeneratorExit):
         raise
     except WrongReturnError as error:
-        raise MethodError(f"{whose} returned {error}.") from None
+        raise MethodError(f"{name_and_file} returned {error}.") from None
     except BaseException as error:  # also sys.exit: a method never ends the program
         if is_ours or is_out_of_memory(error) or lacks_room(error):
             raise
         raise MethodError(
-            f"{whose} failed: {type(error).__name__}: {error}",
+            f"{name_and_file} failed: {type(error).__name__}: {error}",
             details="".join(traceback.format_exception(error)),
         ) from error

@@ -6,6 +6,7 @@ The order of experts, shards, parts, resuming and the device therefore do not ch
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Final
 
 import numpy as np
@@ -15,10 +16,10 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.methods.shared.survey import RandomKey
 
-STEP: Final = np.float32(2**-24)
+SPACING: Final = np.float32(2**-24)
 """Distance between two neighbouring numbers, as float32 has 24 bits."""
 
-DRAWN: Final = 1 << 16
+NUMBERS_AT_A_TIME: Final = 1 << 16
 """How many numbers are drawn at a time; even, and so few that they stay in the cache."""
 
 
@@ -41,18 +42,21 @@ def uniform(random_key: RandomKey, t: int, like: Tensor) -> Tensor:
     runs on the CPU, so that every device gets the same numbers.
     """
     generator = np.random.PCG64DXSM(seed_of(random_key, t))
-    steps, before = divmod(random_key.start, 2)
+    steps = random_key.start // 2
+    surplus = random_key.start % 2  # the first number of a step that begins before this part
     generator.advance(steps)
-    drawn = np.empty(before + like.numel(), np.float32)
-    for first in range(0, len(drawn), DRAWN):
-        chunk = drawn[first : first + DRAWN]
-        bits = generator.random_raw((len(chunk) + 1) // 2).view(np.uint32)[: len(chunk)]
-        np.multiply(bits >> 8, STEP, out=chunk, casting="same_kind")
-    numbers = torch.from_numpy(drawn[before:])
-    if random_key.turned:
-        ordered = numbers.reshape(like.shape[::-1]).T
+    numbers = np.empty(surplus + like.numel(), np.float32)
+    for first in range(0, len(numbers), NUMBERS_AT_A_TIME):
+        chunk = numbers[first : first + NUMBERS_AT_A_TIME]
+        pairs_of_bits = generator.random_raw(math.ceil(len(chunk) / 2))  # 64 bits a step
+        bits = pairs_of_bits.view(np.uint32)[: len(chunk)]
+        np.multiply(bits >> 8, SPACING, out=chunk, casting="same_kind")  # the upper 24 bits
+    flat = torch.from_numpy(numbers[surplus:])
+    if random_key.turned:  # the numbers have the order of the stored tensor
+        stored_shape = like.shape[::-1]
+        ordered = flat.reshape(stored_shape).T
     else:
-        ordered = numbers.reshape(like.shape)
+        ordered = flat.reshape(like.shape)
     return ordered.to(like.device)
 
 

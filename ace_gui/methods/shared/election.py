@@ -13,16 +13,17 @@ from ace_gui.methods.shared.experts import SURPLUS, Merged, Vote, Weights
 from ace_gui.methods.shared.kit import parameter, scaling_parameter
 from ace_gui.methods.shared.survey import Findings
 
-PART = 1 << 16
-"""Entries worked on at a time: their temporaries stay in the cache."""
+ENTRIES_AT_A_TIME: Final = 1 << 16
+"""Entries of a part that is worked on at a time, so that temporaries stay in the cache."""
 
-TOGETHER = 4
-"""Experts added per part before the next part, so that the sums also stay in the cache."""
+EXPERTS_AT_A_TIME: Final = 4
+"""Experts added to a part before the next part, so that the sums also stay in the cache."""
 
-TINY = torch.finfo(torch.float32).tiny
+SMALLEST_WEIGHT: Final = torch.finfo(torch.float32).tiny
+"""A smaller weight of agreeing experts counts as none."""
 
-
-SIGNED: Final = "signed mean"
+SIGNED_MEAN: Final = "signed mean"
+"""The choice of ``combine`` in which weights count with their signs."""
 
 
 def combine_parameter() -> Any:
@@ -36,28 +37,28 @@ def combine_parameter() -> Any:
             "divides by the sum of the weights with their signs, as in mergekit; it differs from "
             "mean where a weight is negative."
         ),
-        choices=("mean", "sum", SIGNED),
+        choices=("mean", "sum", SIGNED_MEAN),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ElectionParameters:
-    """``scaling``: λ, factor on the result. ``combine``: what is made of the agreeing entries.
-
-    ``balanced``: which sign wins a tie.
-    """
+    """Parameters of methods that elect signs."""
 
     scaling: float = scaling_parameter(symbol="λ")
+    """λ, factor on the result."""
     combine: str = combine_parameter()
+    """What is made of the agreeing entries."""
     balanced: str = parameter(
         "majority",
         label="Balanced signs",
         help=(
             "Which sign wins a tie. Ties are common in 16-bit models. majority: the sign "
-            "elected by most entries of the tensor. positive: as in mergekit."
+            "election_of by most entries of the tensor. positive: as in mergekit."
         ),
         choices=("majority", "positive"),
     )
+    """Which sign wins a tie."""
 
 
 class Election:
@@ -65,7 +66,7 @@ class Election:
 
     Sums are float64, so that entries that nearly cancel get the sign of their exact sum. An expert
     votes for the sign of its weighted entry v = w x; 0 is no vote. ``margin``: weight of the votes
-    for + minus that of the votes for −; ``turnout``: weight of all votes.
+    for + minus that of the votes for −; ``turnout``: weight of all votes; both are float32.
     """
 
     def __init__(self, like: Tensor, *, signed_weights: bool = False) -> None:
@@ -75,23 +76,27 @@ class Election:
         self._shape = like.shape
         self._total = torch.zeros(size, dtype=torch.float64, device=like.device)
         self._magnitudes = torch.zeros_like(self._total)
-        margin = torch.zeros(size, device=like.device)
-        turnout = torch.zeros_like(margin)
-        arrays = (self._total, self._magnitudes, margin, turnout)
-        self._parts = list(zip(*(torch.split(array, PART) for array in arrays), strict=True))
+        self._magnitudes = torch.zeros_like(self._total)
+        self._margin = torch.zeros(size, device=like.device)
+        self._turnout = torch.zeros_like(self._margin)
+        starts = range(0, size, ENTRIES_AT_A_TIME)
+        self._parts = [slice(start, start + ENTRIES_AT_A_TIME) for start in starts]
 
     def add(self, vectors: Sequence[Tensor], weights: Weights) -> None:
         """Add each vector times its weight."""
-        flat = [torch.split(values.reshape(-1), PART) for values in vectors]
-        for index, (total, magnitudes, margin, turnout) in enumerate(self._parts):
-            for parts, weight in zip(flat, weights, strict=True):
-                scaled = parts[index].to(torch.float64, copy=True)
-                signs = parts[index].sign()
+        flat_vectors = [vector.reshape(-1) for vector in vectors]
+        for part in self._parts:
+            margin = self._margin[part]
+            turnout = self._turnout[part]
+            for vector, weight in zip(flat_vectors, weights, strict=True):
+                scaled = vector[part].to(torch.float64, copy=True)
+                signs = vector[part].sign()
                 if weight != 1:
                     scaled.mul_(weight)
-                total.add_(scaled)
-                magnitudes.add_(scaled.abs_())
-                # The sign of x, not of v: |w| sign(v) is w sign(x), and w sign(v) is |w| sign(x).
+                self._total[part].add_(scaled)
+                self._magnitudes[part].add_(scaled.abs_())
+                # ``signs`` are those of x. A vote for sign(v) with weight |w| adds w sign(x) to the
+                # margin; one with weight w adds |w| sign(x).
                 if self._signed_weights:
                     margin.add_(signs, alpha=abs(weight))
                     turnout.add_(signs.abs_(), alpha=weight)
@@ -101,13 +106,16 @@ class Election:
 
     def vote(self) -> Vote:
         """How many more entries elected + than −, and whether any entry is a tie."""
-        surplus = elected = voted = 0.0
-        for total, magnitudes, _, _ in self._parts:
-            signs = total.sign()
+        surplus = 0.0
+        with_result = 0.0
+        with_votes = 0.0
+        for part in self._parts:
+            signs = self._total[part].sign()
             surplus += float(signs.sum())
-            elected += float(signs.abs_().sum())
-            voted += float(magnitudes.sign().sum())
-        return Vote(surplus=surplus, matters=elected < voted)
+            with_result += float(signs.abs_().sum())
+            with_votes += float(self._magnitudes[part].sign().sum())
+        has_ties = with_result < with_votes
+        return Vote(surplus=surplus, matters=has_ties)
 
     def result(self, combine: str, *, positive_wins: bool) -> Tensor:
         """The mean or sum of the entries with the elected sign, float64; 0 if there are none.
@@ -117,31 +125,38 @@ class Election:
         cancellation. A mask would take ten times as long. The weight of the agreeing experts is
         computed in the same way, from margin and turnout.
         """
-        for total, magnitudes, margin, turnout in self._parts:
+        for part in self._parts:
+            total = self._total[part]
             if positive_wins:
                 leaning = total
             else:  # a tie becomes negative, and no other sign changes
                 leaning = total - torch.finfo(total.dtype).tiny
-            values = magnitudes.copysign_(leaning).add_(total).mul_(0.5)
+            values = self._magnitudes[part].copysign_(leaning).add_(total).mul_(0.5)
             if combine != "sum":
-                side = torch.ones_like(margin).copysign_(leaning.to(margin.dtype))
-                agreeing = margin.mul_(side).add_(turnout).mul_(0.5)
-                if self._signed_weights:
-                    agreeing = torch.where(agreeing.abs() < TINY, 1, agreeing)
-                else:
-                    agreeing.clamp_(min=TINY)
-                values.div_(agreeing)
+                values.div_(self._agreeing_weight(part, leaning))
             total.copy_(values)
         return self._total.reshape(self._shape)
 
+    def _agreeing_weight(self, part: slice, leaning: Tensor) -> Tensor:
+        """The weight of the experts whose sign is that of ``leaning``, float32, never zero."""
+        margin = self._margin[part]
+        elected_signs = torch.ones_like(margin).copysign_(leaning.to(margin.dtype))
+        weight = margin.mul_(elected_signs).add_(self._turnout[part]).mul_(0.5)
+        if self._signed_weights:
+            return torch.where(weight.abs() < SMALLEST_WEIGHT, 1, weight)
+        return weight.clamp_(min=SMALLEST_WEIGHT)
 
-def elected(sparse: Callable[[int], Tensor], weights: Weights, combine: str = "mean") -> Election:
+
+def election_of(
+    sparse: Callable[[int], Tensor], weights: Weights, combine: str = "mean"
+) -> Election:
     """The election among the w_t τ̂_t. ``sparse``: returns τ̂_t; it is called once per expert."""
-    election = None
-    for first in range(0, len(weights), TOGETHER):
-        chunk = weights[first : first + TOGETHER]
+    election: Election | None = None
+    for first in range(0, len(weights), EXPERTS_AT_A_TIME):
+        chunk = weights[first : first + EXPERTS_AT_A_TIME]
         vectors = [sparse(first + index) for index in range(len(chunk))]
-        election = election or Election(vectors[0], signed_weights=combine == SIGNED)
+        if election is None:
+            election = Election(vectors[0], signed_weights=combine == SIGNED_MEAN)
         election.add(vectors, chunk)
         del vectors
     assert election is not None
@@ -159,7 +174,7 @@ def merged_by_election(
     ``sparse``: returns τ̂_t; it is called once per expert. ``findings``: may hold the surplus of
     positive signs of the whole tensor, of which this may be a part.
     """
-    election = elected(sparse, weights, parameters.combine)
+    election = election_of(sparse, weights, parameters.combine)
     if parameters.balanced == "positive":
         return Merged.of(
             election.result(parameters.combine, positive_wins=True), parameters.scaling

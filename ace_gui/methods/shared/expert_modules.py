@@ -22,24 +22,23 @@ Parameters = TypeVar("Parameters")
 
 
 class ModuleKind(StrEnum):
-    """How a model uses its modules. The value is written in ``modules.json``.
-
-    ``TASK``: the caller names the task and gets that expert's model. The others route each example
-    separately: ``SMILE`` layer by layer; ``MIXTURE`` mixes the experts' differences for the whole
-    model, and ``CHOICE`` selects one expert's difference; both have a trained router. ``SURGERY``
-    changes the features before a task's head. ``BLOCKS`` mixes the experts' MLP blocks with a
-    trained router in each.
-    """
+    """How a model uses its modules. The value is written in ``modules.json``."""
 
     TASK = "task"
+    """The caller names the task and gets that expert's model."""
     SMILE = "smile"
+    """Each layer routes its inputs to the experts' parts of it."""
     MIXTURE = "mixture"
+    """A trained router mixes the experts' differences for each example, over the whole model."""
     CHOICE = "choice"
+    """A trained router selects one expert's difference for each example."""
     SURGERY = "surgery"
+    """The features before the head of the named task are changed."""
     BLOCKS = "blocks"
+    """A trained router in each MLP block mixes the experts' blocks for each example."""
 
 
-ROUTED_WHOLE: Final = frozenset({ModuleKind.MIXTURE, ModuleKind.CHOICE})
+ROUTED_ONCE: Final = frozenset({ModuleKind.MIXTURE, ModuleKind.CHOICE})
 """Kinds with one router for the whole model, trained on the features of the model's body."""
 
 
@@ -49,49 +48,48 @@ class Mask:
 
     chosen: Tensor
     """The entries, bool."""
-    own: float = 0.0
-    """The part's term in the first sum that ``Masks.scale`` gets: that of the expert's entries."""
-    shared: float = 0.0
-    """The part's term in the second: that of the chosen entries of the merged task vector."""
+    expert_sum: float = 0.0
+    """A sum over the expert's entries of the part; ``Masks.scale`` gets its total over parts."""
+    merged_sum: float = 0.0
+    """The same over the chosen entries of the merged task vector."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Masks(Generic[Parameters]):
-    """Expert t is W₀ + scale_t · mask_t ⊙ (W − W₀), entry by entry, W being the merged model.
-
-    ``of``: yields one mask per expert, from the experts' entries of a part, the parameters and the
-    number of entries of the whole tensor. ``scale``: returns one number per expert for the whole
-    model, from the parameters and the sums of ``own`` and ``shared``.
-    """
+    """Expert t is W₀ + scale_t · mask_t ⊙ (W − W₀), entry by entry, W being the merged model."""
 
     of: Callable[[Experts, Parameters, int], Iterator[Mask]]
+    """Yields one mask per expert, from the experts' entries of a part, the parameters and the
+    number of entries of the whole tensor.
+    """
     scale: Callable[[Parameters, float, float], float]
+    """Returns one number per expert for the whole model, from the parameters and the totals of
+    ``expert_sum`` and ``merged_sum``.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Factors(Generic[Parameters]):
-    """Expert t is W₀ + U_t diag(S_t) V_tᵀ in matrices, and the merged model elsewhere.
-
-    ``of``: yields at most ``rank(O, I, T)`` triplets per expert for a matrix. T counts the experts
-    that have the matrix.
-    """
+    """Expert t is W₀ + U_t diag(S_t) V_tᵀ in matrices, and the merged model elsewhere."""
 
     of: Callable[[Experts], Iterator[Triplets]]
+    """Yields the triplets of each expert for a matrix."""
     rank: Callable[[int, int, int], int]
+    """Returns the most triplets of an expert, from O, I, and the number of experts that have the
+    matrix.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """What is kept of a difference: everything if all fields are None.
-
-    ``density``: this share of its entries, the largest over the whole model. ``in_rows``: this
-    share of each row of a matrix (outputs × inputs). ``rank``: this many leading triplets of each
-    matrix; other tensors are kept whole.
-    """
+    """What is kept of a difference: everything if all fields are None."""
 
     density: float | None = None
-    in_rows: float | None = None
+    """Share of its entries, the largest over the whole model."""
+    density_in_rows: float | None = None
+    """Share of the entries of each row of a matrix (outputs × inputs)."""
     rank: int | None = None
+    """Number of leading triplets of each matrix; other tensors are kept whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,10 +108,10 @@ class Differences(Generic[Parameters]):
     """Whether the biases of the matrices have differences, too."""
     roles: frozenset[str] | None = None
     """Only for tensors of these roles; None: for all that the method merges."""
-    shared: Callable[[Parameters], float] | None = None
-    """Only for ``BLOCKS``, whose D_t are differences from the base. It returns the share of each
-    expert with which the routers start. These parameters also have ``steps``, ``learning_rate`` and
-    ``patience``.
+    share_at_start: Callable[[Parameters], float] | None = None
+    """Only for ``BLOCKS``, whose D_t are differences from the base: returns the share of each
+    expert with which the routers start. The parameters then also have ``steps``, ``learning_rate``
+    and ``patience``.
     """
 
 
@@ -121,10 +119,11 @@ class Differences(Generic[Parameters]):
 class Corrections(Generic[Parameters]):
     """h − Up ReLU(Down h) for the features h before each task's head, trained to match the expert.
 
-    ``rank``: returns the rank from the parameters, which also have ``steps`` and ``learning_rate``.
+    The parameters have ``steps`` and ``learning_rate``.
     """
 
     rank: Callable[[Parameters], int]
+    """Returns the number of rows of Down."""
 
 
 Modules = (
@@ -155,7 +154,7 @@ def by_entries(modules: Modules[Parameters], parameters: Parameters) -> bool:
 
 def learns(modules: Modules[Parameters] | None) -> bool:
     """Whether they are trained, at least in part, with the experts' calibration inputs."""
-    trained = {*ROUTED_WHOLE, ModuleKind.SURGERY, ModuleKind.BLOCKS}
+    trained = {*ROUTED_ONCE, ModuleKind.SURGERY, ModuleKind.BLOCKS}
     return modules is not None and kind_of(modules) in trained
 
 

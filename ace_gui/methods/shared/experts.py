@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final, Protocol, Self, TypeVar, overload
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -27,8 +27,8 @@ from ace_gui.methods.shared.survey import (
     Range,
     Survey,
     SurveyContext,
-    found_at_once,
-    known_of_tensor,
+    context_after,
+    findings_in_memory,
     reads_base,
     required_findings,
 )
@@ -49,6 +49,15 @@ Parameters = TypeVar("Parameters")
 ParametersIn = TypeVar("ParametersIn", contravariant=True)
 
 
+class Reshaped(NamedTuple):
+    """Singular values, largest first."""
+
+    before: Sequence[float]
+    """As the method left them."""
+    after: Sequence[float]
+    """As they were modified."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics(MethodFigures):
     """What a method found on one tensor: its figures, and more that is no single number."""
@@ -63,8 +72,8 @@ class Diagnostics(MethodFigures):
     """The regime; None if the method has none."""
     precision: str = ""
     """The number format of the computation, and why it is exact enough."""
-    reshaped: tuple[Sequence[float], Sequence[float]] | None = None
-    """The singular values of the change before and after they were modified, largest first."""
+    reshaped: Reshaped | None = None
+    """The singular values of the change, if they were modified."""
     notes: tuple[str, ...] = ()
     """Departures from the published procedure, one sentence each."""
     warnings: tuple[str, ...] = ()
@@ -74,19 +83,17 @@ class Diagnostics(MethodFigures):
 NO_BASE: Final = "This method works on whole weights; pass the base's tensor."
 
 SURPLUS: Final = "surplus"
-"""Name of a finding: the sum of the votes of a tensor's parts, the same for every expert."""
+"""Name of a finding: the sum of a tensor's ``Vote.surplus``, the same for every expert."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vote:
-    """A part's contribution to a sum whose sign decides something for the whole tensor.
-
-    ``surplus``: the part's share of the sum. ``matters``: whether the part's result depends on the
-    decision.
-    """
+    """A part's contribution to a sum whose sign decides something for the whole tensor."""
 
     surplus: float = 0.0
+    """The part's share of the sum."""
     matters: bool = False
+    """Whether the part's result depends on the decision."""
 
     def __add__(self, second: Vote) -> Vote:
         return Vote(surplus=self.surplus + second.surplus, matters=self.matters or second.matters)
@@ -94,17 +101,16 @@ class Vote:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """A merged task vector, with further results of the method.
-
-    ``delta``: is added to the base; it has the shape of the task vectors and is float32 or float64.
-    ``preliminary``: the solution before refinement, if the method has one and it was requested.
-    ``vote``: for methods whose parts vote, if their parameters need it.
-    """
+    """A merged task vector, with further results of the method."""
 
     delta: Tensor
+    """What is added to the base: in the shape of the task vectors, float32 or float64."""
     diagnostics: Diagnostics = Diagnostics()
+    """What the method found."""
     preliminary: Tensor | None = None
+    """The solution before refinement, if the method has one and it was requested."""
     vote: Vote = Vote()
+    """For methods whose parts vote, if their parameters need it."""
 
     @classmethod
     def of(
@@ -135,7 +141,7 @@ class Context:
     """Results of the method's surveys, for the experts that have the tensor; None if they are not
     made yet.
     """
-    own: Sequence[Any] | None = None
+    expert_parameters: Sequence[Any] | None = None
     """Parameters for each expert, if the method supports them; None: the same for all."""
     base: Tensor | None = None
     """W₀, shaped and oriented like the task vectors, for methods that work on whole weights; None
@@ -179,9 +185,10 @@ class OnDemand(Sequence[Tensor]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Tensor]: ...
     def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
-        if isinstance(index, slice):
-            return [self.read(t) for t in range(*index.indices(len(self)))]
-        return self.read(range(len(self))[index])
+        indices = range(len(self))[index]  # also translates negative ones
+        if isinstance(indices, range):
+            return [self.read(t) for t in indices]
+        return self.read(indices)
 
 
 class Computed(OnDemand):
@@ -200,7 +207,7 @@ class Computed(OnDemand):
 
 
 def vectors_for(survey: Survey, deltas: Deltas, base: Tensor | None) -> Deltas:
-    """What a survey of a tensor reads: the task vectors, and W₀ after them if it wants it.
+    """What a survey of a tensor reads: the task vectors, and W₀ after them if it needs the base.
 
     Raises MethodError if it does and there is no base.
     """
@@ -209,20 +216,25 @@ def vectors_for(survey: Survey, deltas: Deltas, base: Tensor | None) -> Deltas:
     if base is None:
         raise MethodError(NO_BASE)
     count = len(deltas)
-    return Computed(count + 1, lambda index: base if index == count else deltas[index])
+
+    def vector(index: int) -> Tensor:
+        if index == count:
+            return base
+        return deltas[index]
+
+    return Computed(count + 1, vector)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Census:
-    """Which experts changed a tensor; an energy of at most 1e-10 of the median is no change.
-
-    ``energies``: ‖w_t ΔW_t‖²_F of each expert. ``counted``: indices of the experts that changed
-    it, ``left_out``: of the others; both ascending.
-    """
+    """Which experts changed a tensor; an energy of at most 1e-10 of the median is no change."""
 
     energies: tuple[float, ...]
+    """‖w_t ΔW_t‖²_F of each expert."""
     counted: tuple[int, ...]
+    """Indices of the experts that changed the tensor, ascending."""
     left_out: tuple[int, ...]
+    """Indices of the others, ascending."""
 
     @classmethod
     def of(cls, energies: Sequence[float]) -> Self:
@@ -232,17 +244,15 @@ class Census:
 
     def diagnostics(self, notes: Sequence[str] = (), precision: str = "") -> Diagnostics:
         """The diagnostics; a note on left-out experts precedes ``notes``."""
-        first = []
+        all_notes = tuple(notes)
         if self.left_out:
-            first.append(
+            note = (
                 f"{len(self.left_out)} of {len(self.energies)} experts do not change this tensor "
                 "and were left out of it."
             )
+            all_notes = (note, *all_notes)
         return Diagnostics(
-            energies=self.energies,
-            left_out=self.left_out,
-            precision=precision,
-            notes=(*first, *notes),
+            energies=self.energies, left_out=self.left_out, precision=precision, notes=all_notes
         )
 
 
@@ -266,15 +276,15 @@ class Experts:
         self.deltas = deltas
         self.weights = weights
         self._shape: torch.Size | None = None
-        self._double = False
+        self._has_read_float64 = False
 
     def __len__(self) -> int:
         return len(self.deltas)
 
     @property
     def double(self) -> bool:
-        """Whether any of the task vectors read so far is float64."""
-        return self._double
+        """Whether any of the task vectors that have been read so far is float64."""
+        return self._has_read_float64
 
     def unweighted(self) -> Experts:
         """The same task vectors, each with weight 1."""
@@ -294,7 +304,8 @@ class Experts:
                 f"{tuple(self._shape)}; experts must share the base's shapes.",
                 shapes={"first": tuple(self._shape), f"expert {t + 1}": tuple(delta.shape)},
             )
-        self._double |= delta.dtype == torch.float64
+        if delta.dtype == torch.float64:
+            self._has_read_float64 = True
         return delta
 
     def delta(self, t: int) -> Tensor:
@@ -310,8 +321,8 @@ class Experts:
         """w_t ΔW_t of any shape as a new tensor, float64."""
         return self.delta(t).to(torch.float64, copy=True).mul_(self.weights[t])
 
-    def only(self) -> Tensor:
-        """w ΔW of a single expert, as ``weighted``. Raises MethodError if there are more."""
+    def weighted_single(self) -> Tensor:
+        """``weighted`` of the only expert. Raises MethodError if there are more."""
         require_one(len(self))
         return self.weighted(0)
 
@@ -327,7 +338,7 @@ class Experts:
             return matrix
         return matrix.mul_(self.weights[t])
 
-    def seen(self, t: int) -> Tensor:
+    def read_only_matrix(self, t: int) -> Tensor:
         """The matrix w_t ΔW_t, read-only: as it was passed if w_t is 1, else in float64."""
         delta = self.raw(t)
         require_matrix(delta.shape, t)
@@ -337,8 +348,10 @@ class Experts:
 
     def census(self) -> Census:
         """Which experts changed the tensor. Reads every expert once."""
-        pairs = enumerate(self.weights)
-        return Census.of([weight * weight * energy(self.raw(t)) for t, weight in pairs])
+        energies = []
+        for t, weight in enumerate(self.weights):
+            energies.append(weight * weight * energy(self.raw(t)))
+        return Census.of(energies)
 
     def zeros(self) -> Tensor:
         """Zeros in the shape of a task vector, float64."""
@@ -360,7 +373,7 @@ class Experts:
 
         Reads every expert once, and the left-out ones again to subtract them from the sum.
         """
-        total = torch.zeros(())
+        total = torch.zeros(())  # takes its shape from the first expert
         energies = []
         for t, weight in enumerate(self.weights):
             delta = self.raw(t)
@@ -387,7 +400,7 @@ class Experts:
             total.add_(self.raw(t), alpha=self.weights[t])
         if not is_finite(total):
             for t in range(len(self)):
-                self.delta(t)
+                self.delta(t)  # raises MethodError for the expert that holds NaN or Inf
             raise MethodError(
                 "The sum of the task vectors leaves the range of float32; use smaller weights."
             )
@@ -410,10 +423,10 @@ class Experts:
         Missing findings of the tensor are computed from the task vectors, which then must be whole.
         Raises MethodError if findings of the whole model are missing.
         """
-        if context.own is None:
+        if context.expert_parameters is None:
             expert_parameters: Sequence[Any] = [parameters] * len(self)
         else:
-            expert_parameters = context.own
+            expert_parameters = context.expert_parameters
         survey_context = SurveyContext(
             parameters=expert_parameters,
             weights=self.weights,
@@ -424,14 +437,14 @@ class Experts:
         for method_survey in surveys:
             if method_survey.range_for(parameters) is Range.TENSOR:
                 tensor_surveys.append(method_survey)
-            elif method_survey.survey(survey_context) is not None:
+            elif method_survey.survey(survey_context) is not None:  # these parameters need it
                 required_findings(context.findings, len(self), method_survey.finds)
 
         def carry_out(survey: Survey) -> Findings:
             deltas = Computed(len(self), self.raw)
-            return found_at_once(survey, vectors_for(survey, deltas, context.base))
+            return findings_in_memory(survey, vectors_for(survey, deltas, context.base))
 
-        return known_of_tensor(tensor_surveys, survey_context, carry_out)
+        return context_after(tensor_surveys, survey_context, carry_out)
 
 
 def on_experts(
@@ -459,11 +472,11 @@ def stacked(layers: Sequence[Experts], t: int, dtype: torch.dtype = torch.float6
     return stacked_BOI
 
 
-def seen(layers: Sequence[Experts], t: int) -> Tensor:
-    """``Experts.seen`` of all layers as one tensor (B × O × I), read-only."""
+def stacked_read_only(layers: Sequence[Experts], t: int) -> Tensor:
+    """``Experts.read_only_matrix`` of all layers as one tensor (B × O × I), read-only."""
     if len(layers) == 1:
-        return layers[0].seen(t)[None]
-    return torch.stack([layer.seen(t) for layer in layers])
+        return layers[0].read_only_matrix(t)[None]
+    return torch.stack([layer.read_only_matrix(t) for layer in layers])
 
 
 def require_mean(weights: Weights) -> float:

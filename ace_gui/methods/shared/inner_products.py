@@ -30,18 +30,18 @@ ENERGY: Final = "energy"
 BLOCK: Final = 1 << 14
 """Elements of each vector that are widened to float64 at a time; they fit into a CPU cache."""
 
-STACKED: Final = 1 << 20
-"""Elements of a vector up to which all are in memory at once; of larger ones two are."""
+IN_MEMORY: Final = 1 << 20
+"""Elements of a vector up to which all are in memory at once. Of longer vectors, two are."""
 
 
 def inner_products(vectors: Sequence[Tensor]) -> Tensor:
     """⟨v_s, v_t⟩ for all pairs of tensors of one shape, float64, in the processor's memory."""
     count = len(vectors)
     products = torch.zeros(count, count, dtype=torch.float64)
-    first = vectors[0].reshape(-1)
-    if first.numel() <= STACKED:
-        following = [vectors[index].reshape(-1) for index in range(1, count)]
-        return _products([first, *following])
+    first = vectors[0].reshape(-1)  # is used below, as reading a vector may take long
+    if first.numel() <= IN_MEMORY:
+        other_vectors = [vectors[index].reshape(-1) for index in range(1, count)]
+        return _products([first, *other_vectors])
     for row in range(count):
         if row == 0:
             row_vector = first
@@ -59,10 +59,10 @@ def _products(vectors: Sequence[Tensor]) -> Tensor:
     """``inner_products`` of flat vectors."""
     count = len(vectors)
     width = min(BLOCK, vectors[0].numel())
-    like = vectors[0].new_empty(0, dtype=torch.float64)
-    products = like.new_zeros(count, count)
-    block = like.new_empty(count, width)
-    for pieces in zip(*(torch.split(vector, BLOCK) for vector in vectors), strict=True):
+    products = vectors[0].new_zeros(count, count, dtype=torch.float64)
+    block = vectors[0].new_empty(count, width, dtype=torch.float64)
+    for start in range(0, vectors[0].numel(), BLOCK):
+        pieces = [vector[start : start + BLOCK] for vector in vectors]
         wide = block[:, : len(pieces[0])]
         for row, piece in zip(wide, pieces, strict=True):
             row.copy_(piece)
@@ -81,21 +81,24 @@ def inner_product_survey(
     experts = len(context.parameters)
 
     # A survey has figures of experts only, so the base's row of the matrix is left out. Its
-    # products are also the last column, and its energy follows in every row; ``findings`` restores
-    # the row.
+    # products are also the column ``base``. Its energy stands in every row, in the column
+    # ``base_energy``, and ``findings`` restores the row.
+    base = experts
+    base_energy = experts + 1
+
     def figures(vectors: Sequence[Tensor], _start: int) -> Iterable[Sequence[float]]:
         products: list[list[float]] = inner_products(vectors).tolist()
-        if with_base:
-            base_energy = products.pop()[-1]
-            products = [[*row, base_energy] for row in products]
-        return products
+        if not with_base:
+            return products
+        energy_of_base = products[base][base]
+        return [[*row, energy_of_base] for row in products[:base]]
 
     def findings(sums: list[list[float]]) -> Findings:
-        if with_base:
-            base_energy = sums[0][-1]
-            base_row = [row[-2] for row in sums] + [base_energy]
-            sums = [*(row[:-1] for row in sums), base_row]
-        return findings_of(torch.tensor(sums, dtype=torch.float64))
+        if not with_base:
+            return findings_of(torch.tensor(sums, dtype=torch.float64))
+        products = [row[:base_energy] for row in sums]
+        products.append([*(row[base] for row in sums), sums[0][base_energy]])
+        return findings_of(torch.tensor(products, dtype=torch.float64))
 
     if with_base:
         width = experts + 2
@@ -106,11 +109,10 @@ def inner_product_survey(
 
 def weighted_energies(products: Tensor, context: SurveyContext) -> tuple[float, ...]:
     """‖w_t ΔW_t‖²_F of each expert."""
-    energies = products.diagonal().tolist()
-    return tuple(
-        weight * weight * square
-        for weight, square in zip(context.weights, energies[: len(context.weights)], strict=True)
-    )
+    # There may also be W₀'s product with itself, after those of the experts.
+    energies = products.diagonal()[: len(context.weights)].tolist()
+    weighted = zip(context.weights, energies, strict=True)
+    return tuple(weight * weight * square for weight, square in weighted)
 
 
 def energies_survey(context: SurveyContext) -> SumSurvey:
@@ -120,8 +122,10 @@ def energies_survey(context: SurveyContext) -> SumSurvey:
         return ([energy(vectors[index])] for index in range(len(vectors)))
 
     def findings_of(sums: list[list[float]]) -> Findings:
-        pairs = zip(context.weights, sums, strict=True)
-        return {ENERGY: tuple(weight * weight * square for weight, (square,) in pairs)}
+        energies = []
+        for weight, (square,) in zip(context.weights, sums, strict=True):
+            energies.append(weight * weight * square)
+        return {ENERGY: tuple(energies)}
 
     return SumSurvey(len(context.parameters), 1, figures, findings_of)
 
@@ -139,7 +143,7 @@ def parts_memory(*, entries: float) -> WorkingMemory:
 
     def numbers(shape: tuple[int, ...], experts: int) -> float:
         count = math.prod(shape)
-        if count <= STACKED:
+        if count <= IN_MEMORY:
             at_once = experts + 1
         else:
             at_once = 2

@@ -31,7 +31,8 @@ def parameter(
 
     The form in the window, the command-line help and the checks of a recipe are generated from
     these arguments. ``low_open`` excludes ``low`` itself. ``presets`` are named values to offer.
-    ``applies_when``: another parameter and the values for which this one has an effect.
+    ``applies_when``: the name of another parameter, then its values for which this one has an
+    effect.
     ``differs``: how and why this default departs from the sources; it is appended to the help.
     """
     info = FieldInfo(
@@ -50,9 +51,9 @@ def parameter(
     return field(default=default, metadata={INFO: info})
 
 
-def share_parameter(default: float, *, above_zero: bool = True, **described: Any) -> Any:
-    """The field of a share, from 0 to 1. ``described``: the other arguments of ``parameter``."""
-    return parameter(default, low=0.0, low_open=above_zero, high=1.0, **described)
+def share_parameter(default: float, *, above_zero: bool = True, **arguments: Any) -> Any:
+    """The field of a share, from 0 to 1. ``arguments``: the others of ``parameter``."""
+    return parameter(default, low=0.0, low_open=above_zero, high=1.0, **arguments)
 
 
 def scaling_parameter(
@@ -133,13 +134,19 @@ Flops = Callable[[tuple[int, ...], int, Any], float]
 """Maps a matrix's shape (O × I), T and the parameters to the number of arithmetic operations."""
 
 
-def products_with_itself(shape: tuple[int, ...], experts: int, _parameters: Any = None) -> float:
+_DECOMPOSITION: Final = 14.0
+"""Operations of one decomposition with vectors, as a multiple of O · I · min(O, I): the usual count
+for a nearly square matrix.
+"""
+
+
+def self_product_flops(shape: tuple[int, ...], experts: int, _parameters: Any = None) -> float:
     """Operations to multiply T matrices by their own transposes, on the larger side."""
     return 2.0 * experts * math.prod(shape) * max(shape)
 
 
 def per_decomposition(*, per_expert: float = 0.0, once: float = 0.0) -> Flops:
-    """Operations of ``per_expert`` decompositions for each expert, and ``once`` in all."""
+    """The operations of ``per_expert`` decompositions for each expert, and ``once`` in all."""
 
     def flops(shape: tuple[int, ...], experts: int, _parameters: Any) -> float:
         decomposition = _DECOMPOSITION * math.prod(shape) * min(shape)
@@ -148,13 +155,8 @@ def per_decomposition(*, per_expert: float = 0.0, once: float = 0.0) -> Flops:
     return flops
 
 
-_DECOMPOSITION: Final = 14.0
-"""Operations of one decomposition with vectors, as a multiple of O · I · min(O, I): the usual count
-for a nearly square matrix."""
-
-
 def per_entry(numbers: float) -> WorkingMemory:
-    """A fixed number of float64 numbers per entry, whatever the number of experts."""
+    """Working memory of this many float64 numbers per entry, whatever the number of experts."""
     return lambda shape, _experts: numbers * math.prod(shape)
 
 
@@ -166,7 +168,7 @@ def per_matrix(
     inputs: float = 0.0,
     expert: float = 0.0,
 ) -> WorkingMemory:
-    """The sum of float64 numbers in multiples of matrix sizes.
+    """Working memory as a sum of multiples of matrix sizes, in float64 numbers.
 
     ``entries``: multiple of O·I. ``smaller``: of min(O, I)². ``outputs``: of O². ``inputs``: of
     I². ``expert``: of min(O, I)² for each expert.

@@ -43,7 +43,7 @@ class LearningParameters:
 
 
 class AllSteps:
-    """Parameters of methods whose loss is the distance from the experts itself."""
+    """Parameters of methods that take all steps, as their loss is the distance from the experts."""
 
     @property
     def patience(self) -> int:
@@ -54,14 +54,17 @@ class AllSteps:
 def factors_of(
     learning: Learning[Any], experts: Experts, parameters: Any, findings: Findings | None
 ) -> Iterator[Values]:
-    """Each expert's input to ``learning.part``. Raises MethodError for NaN or Inf."""
+    """Each expert's input to ``learning.part``: by default only ΔW_t, as "delta".
+
+    Raises MethodError for NaN or Inf.
+    """
     deltas = Computed(len(experts), experts.delta)
-    if learning.factors is not None and learning.prepares(parameters):
+    if learning.factors is not None and learning.needs_factors(parameters):
         return learning.factors(deltas, experts.weights, parameters, findings)
     return ({"delta": delta} for delta in deltas)
 
 
-def as_learned(learning: Learning[Any]) -> MergeFunction[Any]:
+def merge_of_learned(learning: Learning[Any]) -> MergeFunction[Any]:
     """m ⊙ Σ_t w_t λ_t part(t) with the learned values, any shape, float32.
 
     Raises MethodError for a task vector that is not finite, and if nothing was learned.
@@ -72,8 +75,9 @@ def as_learned(learning: Learning[Any]) -> MergeFunction[Any]:
         values = required_values(context.measured, len(experts))
         gates = learning.gates(values, parameters, None)
         factors = factors_of(learning, experts, parameters, context.findings)
-        total = torch.zeros(())
+        total = torch.zeros(())  # takes its shape from the first part
         for t, scale in enumerate(scales(experts.weights, gates)):
+            # Without a name, the factors are freed before the next ones are made.
             part = learning.part(t, next(factors), gates)
             if t == 0:
                 total = torch.zeros_like(part, dtype=torch.float64)

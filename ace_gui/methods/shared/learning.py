@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,12 +17,14 @@ from torch import Tensor
 from ace_gui.methods.shared.survey import Findings
 
 Values = Mapping[str, Tensor]
-"""By name: the learned values, the gates, or the factors of an expert's part of one tensor."""
+"""Tensors by name. There are three sets of them: the values that are learned; the gates, which are
+computed from these and scale or mask each expert's part; the factors from which a part is made.
+"""
 
 Parameters = TypeVar("Parameters")
 
-TOGETHER: Final = 1 << 22
-"""Number of entries for which gradients are computed at once."""
+ENTRIES_AT_A_TIME: Final = 1 << 22
+"""Number of entries of all experts for which gradients are computed at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ class Learning(Generic[Parameters]):
         | None
     ) = None
     """Yields each expert's input to ``part``; None: {"delta": ΔW_t}."""
-    prepares: Callable[[Parameters], bool] = lambda _: True
+    needs_factors: Callable[[Parameters], bool] = lambda _: True
     """Whether these parameters need ``factors``, which are then kept on disk."""
     per_expert: bool = False
     """Whether each expert is learned separately, on its own tasks."""
@@ -69,11 +71,12 @@ class Learning(Generic[Parameters]):
     tensors; None for none.
     """
     radius: Callable[[Parameters], float] = lambda _: 0.0
-    """How far all values together are moved along the gradient before a step's gradient is taken.
+    """Radius ρ of sharpness-aware minimisation: a step's gradient is taken at a distance of ρ from
+    the values, along the gradient there; 0: at the values.
     """
     temperature: Callable[[Parameters], float] = lambda _: 1.0
     """By which logits are divided before they are compared with an expert's."""
-    hidden: Callable[[Parameters], float] = lambda _: 0.0
+    hidden_weight: Callable[[Parameters], float] = lambda _: 0.0
     """Weight of the squared difference of hidden states from an expert's; 0 if they are not
     compared.
     """
@@ -83,11 +86,11 @@ class Learning(Generic[Parameters]):
     """Whether it is learned block after block, from the first."""
     plain_descent: bool = False
     """Whether w ← w − rate · ∂L/∂w, without moments."""
-    settled: Callable[[Tensor], Tensor] = lambda value: value
+    stored_form: Callable[[Tensor], Tensor] = lambda value: value
     """Maps a learned value to the form that is stored."""
 
 
-def change(
+def merged_change(
     learning: Learning[Any],
     factors: Callable[[int], Values],
     weights: Sequence[float],
@@ -132,18 +135,30 @@ def gradients(
     sums = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
     with torch.enable_grad():
         gates = gates_of(leaves)
-        terms: Iterable[tuple[Tensor, Tensor | None]]
-        terms = _terms(learning, factors, weights, gates, gradient)
+        terms: Iterable[_Term] = _terms(learning, factors, weights, gates, gradient)
         if penalty:
-            terms = chain(terms, [(penalty(gates), None)])
-        for term, at_term in terms:
-            at_leaves = torch.autograd.grad(
-                term, list(leaves.values()), at_term, retain_graph=True, allow_unused=True
+            terms = chain(terms, [_Term(output=penalty(gates))])
+        for term in terms:
+            leaf_gradients = torch.autograd.grad(
+                term.output,
+                list(leaves.values()),
+                term.gradient,
+                retain_graph=True,
+                allow_unused=True,
             )
-            for total, addend in zip(sums.values(), at_leaves, strict=True):
+            for name, addend in zip(leaves, leaf_gradients, strict=True):
                 if addend is not None:
-                    total += addend
+                    sums[name] += addend
     return sums
+
+
+class _Term(NamedTuple):
+    """A term of the loss."""
+
+    output: Tensor
+    """What is differentiated."""
+    gradient: Tensor | None = None
+    """∂L/∂output; None for a number that is added to the loss."""
 
 
 def _terms(
@@ -152,8 +167,8 @@ def _terms(
     weights: Sequence[float],
     gates: Values,
     gradient: Tensor,
-) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """The outputs to differentiate, each with its gradient: none or ∂L/∂m."""
+) -> Iterator[_Term]:
+    """The terms by which the loss depends on the gates."""
     mask = gates.get("mask")
     if mask is None:
         masked = gradient
@@ -161,23 +176,25 @@ def _terms(
     else:
         masked = gradient * mask.detach()
         total = torch.zeros_like(gradient)
-    has_others = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
+    learns_parts = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
     all_scales = scales(weights, gates)
-    size = max(1, TOGETHER // max(1, gradient.numel()))
+    size = max(1, ENTRIES_AT_A_TIME // max(1, gradient.numel()))
     for first in range(0, len(weights), size):
-        chunk = slice(first, first + size)
+        end = min(first + size, len(weights))
+        chunk = slice(first, end)
         products = []
-        for t in range(len(weights))[chunk]:
+        for t in range(first, end):
             part = learning.part(t, factors(t), gates)
             if total is not None:
                 total.add_(part.detach(), alpha=all_scales[t])
-            if has_others:
+            if learns_parts:
                 products.append(torch.dot(part.flatten(), masked.flatten().to(part.dtype)))
             del part
-        if has_others:
-            terms_T = torch.stack(products) * torch.tensor(weights[chunk]).to(products[0])
+        if learns_parts:
+            products_T = torch.stack(products)
+            terms_T = products_T * torch.tensor(weights[chunk]).to(products_T)
             if "coefficient" in gates:
                 terms_T = terms_T * gates["coefficient"][chunk]
-            yield terms_T.sum(), None
+            yield _Term(output=terms_T.sum())
     if mask is not None and total is not None:
-        yield mask, gradient * total
+        yield _Term(output=mask, gradient=gradient * total)

@@ -13,20 +13,20 @@ from ace_gui.errors import MethodError
 
 
 class Need(StrEnum):
-    """The statistics of the experts' data that a method needs. The value is displayed.
-
-    ``INPUTS``: for each matrix, the mean of x xᵀ over its inputs x. ``GRADIENTS``: for each entry,
-    the mean over examples of the squared gradient of ln p: the diagonal Fisher information.
-    ``ENTROPY``: the method's own values, learned by minimising the entropy of the merged model's
-    answers. ``LOSS``: the same with the loss on labelled inputs. ``ANSWERS``: the same with the
-    divergence from the experts' answers.
-    """
+    """The statistics of the experts' data that a method needs. The value is displayed."""
 
     INPUTS = "inputs"
+    """For each matrix, the mean of x xᵀ over its inputs x."""
     GRADIENTS = "gradients"
+    """For each entry, the mean over examples of the squared gradient of ln p: the diagonal Fisher
+    information.
+    """
     ENTROPY = "entropy"
+    """The method's own values, learned by minimising the entropy of the merged model's answers."""
     LOSS = "loss"
+    """The same by minimising the loss on labelled inputs."""
     ANSWERS = "answers"
+    """The same by minimising the divergence from the experts' answers."""
 
     @property
     def learned(self) -> bool:
@@ -38,7 +38,7 @@ class Need(StrEnum):
 class Measured:
     """The statistics or learned values of one tensor, float32, in the order of the task vectors."""
 
-    each: Sequence[Tensor] = ()
+    by_expert: Sequence[Tensor] = ()
     """One tensor per expert. For ``INPUTS`` it is I × I for a matrix of I inputs, not centred. For
     ``GRADIENTS`` it has the shape of the task vector. Indexing may read from disk.
     """
@@ -57,7 +57,7 @@ class Measured:
 def required_measured(measured: Measured | None, experts: int) -> Measured:
     """The statistics. Raises MethodError if there are none, or not one per expert."""
     statistics = _required(measured)
-    if len(statistics.each) != experts:
+    if len(statistics.by_expert) != experts:
         raise MethodError(f"The measured statistics do not belong to these {experts} experts.")
     return statistics
 
@@ -83,7 +83,7 @@ def covariance(measured: Measured, t: int) -> Tensor:
 
     Zero where the inputs never vary.
     """
-    covariance_II = measured.each[t].to(torch.float64, copy=True)
+    covariance_II = measured.by_expert[t].to(torch.float64, copy=True)
     mean_I = measured.centres[t].to(torch.float64)
     covariance_II.addr_(mean_I, mean_I, alpha=-1)
     trace = float(covariance_II.diagonal().sum())

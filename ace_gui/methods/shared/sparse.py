@@ -39,7 +39,7 @@ def rescale_parameter(default: str = NONE) -> Any:
         default,
         label="Rescaling",
         help=(
-            f"What is done to kept entries. none: nothing. {chances}by norm: multiplies each "
+            f"What is done to kept entries. none: nothing. {chances}by norm: multiplies the "
             "kept entries of a tensor so that the sum of magnitudes is what it was before, as "
             "mergekit's `rescale` does."
         ),
@@ -49,15 +49,14 @@ def rescale_parameter(default: str = NONE) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Sparse:
-    """How a method makes a task vector sparse. Its parameters have ``rescale``.
-
-    ``survivors_of``: returns a task vector or a part of it with only the entries that are kept, the
-    others 0. It gets the expert's number and what is known of the tensor. ``surveys``: run before
-    it.
-    """
+    """How a method makes a task vector sparse. Its parameters have ``rescale``."""
 
     survivors_of: Callable[[Tensor, int, SurveyContext], Tensor]
+    """Returns a task vector or a part of it with only the entries that are kept, the others 0. It
+    gets the expert's number and what is known of the tensor.
+    """
     surveys: tuple[MethodSurvey, ...] = ()
+    """Surveys that run before it."""
 
     @property
     def all_surveys(self) -> tuple[MethodSurvey, ...]:
@@ -76,7 +75,11 @@ class Sparse:
     ) -> tuple[Callable[[int], Tensor], SurveyContext]:
         """A function that returns τ̂_t for expert t, and what is known of the tensor."""
         surveyed = experts.surveyed(self.all_surveys, parameters, context)
-        return lambda t: self.vector(experts.delta(t), t, surveyed), surveyed
+
+        def sparse_vector(t: int) -> Tensor:
+            return self.vector(experts.delta(t), t, surveyed)
+
+        return sparse_vector, surveyed
 
     def _ratios(self, context: SurveyContext) -> SumSurvey | None:
         """The factor on each expert's kept entries in a tensor, if rescaling is by norm.
@@ -87,9 +90,10 @@ class Sparse:
             return None
 
         def figures(deltas: Deltas, start: int) -> Iterator[tuple[float, float]]:
-            here = context.at(start)
+            part_context = context.at(start)
             for t, delta in enumerate(deltas):
-                yield _magnitude(delta), _magnitude(self.survivors_of(delta, t, here))
+                survivors = self.survivors_of(delta, t, part_context)
+                yield _magnitude(delta), _magnitude(survivors)
 
         def ratios(sums: list[list[float]]) -> Findings:
             return {RATIO: tuple(_ratio(before, after) for before, after in sums)}
@@ -110,24 +114,30 @@ def _magnitude(entries: Tensor) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class SumParameters:
-    """``scaling``: λ, factor on the sum. ``normalize``: divide by the sum of the weights."""
+    """Parameters of methods that add task vectors."""
 
     scaling: float = scaling_parameter(
         0.3,
         symbol="λ",
         help="Factor on the sum of the task vectors. 1/T for T experts gives their mean.",
     )
+    """λ, factor on the sum."""
     normalize: bool = parameter(
         False,
         label="Divide by the weights",
         help="Divide the sum by the sum of the experts' weights, which gives their mean.",
     )
+    """Whether the sum is divided by the sum of the weights."""
+
+
+SMALLEST_DIVISOR: Final = 1e-8
+"""A sum of weights below this counts as 0."""
 
 
 def divisor(weights: Weights, normalize: bool) -> float:
     """The divisor of a sum: the sum of the weights, or 1 if that is 0 or ``normalize`` is off."""
     total = sum(weights)
-    if normalize and abs(total) >= 1e-8:
+    if normalize and abs(total) >= SMALLEST_DIVISOR:
         return total
     return 1.0
 
@@ -136,7 +146,7 @@ def merged_by_sum(
     sparse: Callable[[int], Tensor], weights: Weights, parameters: SumParameters
 ) -> Merged:
     """λ Σ_t w_t τ̂_t, any shape, float32. ``sparse``: returns τ̂_t, called once per expert."""
-    total = torch.zeros(())
+    total = torch.zeros(())  # takes its shape from the first vector
     for t, weight in enumerate(weights):
         vector = sparse(t)
         if t == 0:

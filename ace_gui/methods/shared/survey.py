@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -175,7 +175,7 @@ class MethodSurvey:
                 raise WrongReturnError(f"{type(survey).__name__}, not a survey or None")
         return survey
 
-    def added_to(self, context: SurveyContext, findings: Findings) -> SurveyContext:
+    def context_with(self, context: SurveyContext, findings: Findings) -> SurveyContext:
         """What is known after this survey. Raises MethodError if ``findings`` are not as declared.
 
         These are a number for each expert under each of the names in ``finds``.
@@ -199,7 +199,7 @@ def _range(name: str) -> Range:
         ) from None
 
 
-def known_of_tensor(
+def context_after(
     surveys: Sequence[MethodSurvey], context: SurveyContext, carry_out: Callable[[Survey], Findings]
 ) -> SurveyContext:
     """What is known of a tensor after a method's surveys of it, which run in order.
@@ -210,7 +210,7 @@ def known_of_tensor(
     for method_survey in surveys:
         survey = method_survey.due(context)
         if survey is not None:
-            context = method_survey.added_to(context, carry_out(survey))
+            context = method_survey.context_with(context, carry_out(survey))
     return context
 
 
@@ -233,18 +233,18 @@ def required_findings(
     return findings
 
 
-def in_passes(survey: Survey, measured: Callable[[], Iterable[Tensor]]) -> Findings:
-    """Carry out a survey. ``measured``: the contributions of all parts, called once a pass."""
-    unfinished = True
-    while unfinished:
+def findings_in_passes(survey: Survey, measured: Callable[[], Iterable[Tensor]]) -> Findings:
+    """A survey's findings. ``measured``: the contributions of all parts, called once a pass."""
+    needs_pass = True
+    while needs_pass:
         for contribution in measured():
             survey.add(contribution)
-        unfinished = survey.finish_pass()
+        needs_pass = survey.finish_pass()
     return survey.findings
 
 
-def surveyed(survey: Survey, tensors: Sequence[Sequence[Tensor]]) -> Findings:
-    """Run a survey in memory. ``tensors``: for each tensor what the survey reads."""
+def findings_of_tensors(survey: Survey, tensors: Sequence[Sequence[Tensor]]) -> Findings:
+    """The findings of a survey of tensors in memory: for each of them, what the survey reads."""
 
     def measured() -> Iterator[Tensor]:
         for vectors in tensors:
@@ -253,23 +253,23 @@ def surveyed(survey: Survey, tensors: Sequence[Sequence[Tensor]]) -> Findings:
                 experts -= 1
             yield survey.measure(range(experts), vectors)
 
-    return in_passes(survey, measured)
+    return findings_in_passes(survey, measured)
 
 
 def reads_base(survey: Survey) -> bool:
-    """Whether a survey of a tensor reads W₀ after the task vectors."""
+    """Whether a survey of a tensor reads W₀ after the task vectors: if it says ``with_base``."""
     return bool(getattr(survey, "with_base", False))
 
 
-def found_at_once(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
+def findings_in_memory(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
     """The findings of one whole tensor in memory, without passes where that is faster."""
     if isinstance(survey, RankSurvey):
         return survey.of_whole(deltas)
-    return surveyed(survey, [deltas])
+    return findings_of_tensors(survey, [deltas])
 
 
 Ranks = Callable[[int], tuple[int, ...]]
-"""Maps the number of an expert's values to the wanted ranks, 1 for the smallest."""
+"""Maps the number of an expert's values to the ranks to find, 1 for the smallest."""
 
 Values = Callable[[Sequence[Tensor], Findings, int], Iterator[Tensor]]
 """Yields each expert's values from the task vectors of a part, these experts' earlier findings, and
@@ -279,17 +279,25 @@ the position where the part begins.
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Order statistics of one kind of value.
-
-    ``names``: names of the findings, one per rank. ``ranks``: one function for all experts, or one
-    for each. ``common``: all experts have the same values and ranks, so that the first expert's are
-    counted for all.
-    """
+    """Order statistics of one kind of value."""
 
     names: tuple[str, ...]
+    """Names of the findings, one per rank."""
     values: Values
+    """Yields the values."""
     ranks: Ranks | tuple[Ranks, ...]
+    """One function for all experts, or one for each."""
     common: bool = False
+    """Whether all experts have the same values and ranks; then those of the first are counted."""
+
+
+class _BinOfRank(NamedTuple):
+    """Where the value of a rank is."""
+
+    upper: int
+    """The upper bin (``selection``)."""
+    rank: int
+    """The rank within that bin, from 1."""
 
 
 class RankSurvey:
@@ -304,9 +312,9 @@ class RankSurvey:
         self._stages = stages
         self._whole_tensor = whole_tensor
         self._results: dict[str, tuple[float, ...]] = {}
-        self._stage = 0
-        self._bins: list[list[tuple[int, int]]] | None = None
-        self._counts: Tensor | None = None
+        self._stage_index = 0
+        self._bins: list[list[_BinOfRank]] | None = None  # by expert and rank, after a first pass
+        self._counts: Tensor | None = None  # of the present pass
 
     @property
     def whole_tensor(self) -> bool:
@@ -315,20 +323,20 @@ class RankSurvey:
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """Counts per bin, T × ranks × bins; a first pass has one count for all ranks."""
-        measured = self._zeros()
-        stage = self._stages[self._stage]
+        counts = self._zeros()
+        stage = self._stages[self._stage_index]
         earlier = findings_of(self._results, experts)
         with calling("The values of a survey", stage.values):
             for t, values in zip(experts, stage.values(deltas, earlier, start), strict=True):
                 if self._bins is None:
-                    measured[t, 0] = upper_counts(values)
+                    counts[t, 0] = upper_counts(values)
                 else:
-                    for j, (upper, _) in enumerate(self._bins[t]):
-                        measured[t, j] = lower_counts(values, upper)
-                if stage.common:
-                    measured[list(experts)] = measured[t].clone()
+                    for j, place in enumerate(self._bins[t]):
+                        counts[t, j] = lower_counts(values, place.upper)
+                if stage.common:  # this first expert's counts are those of all
+                    counts[list(experts)] = counts[t].clone()
                     break
-        return measured
+        return counts
 
     def add(self, measured: Tensor) -> None:
         """Add counts."""
@@ -340,24 +348,24 @@ class RankSurvey:
 
     def finish_pass(self) -> bool:
         """First pass: choose the bins. Second pass: choose the numbers, and end the stage."""
-        stage = self._stages[self._stage]
+        stage = self._stages[self._stage_index]
         if self._counts is None:
-            counted = self._zeros()
+            counts_by_expert = self._zeros()
         else:
-            counted = self._counts
+            counts_by_expert = self._counts
         if self._bins is None:
-            pairs = zip(counted, self._ranks(stage), strict=True)
-            self._bins = [_bins(counts[0], ranks) for counts, ranks in pairs]
+            self._bins = []
+            for counts, ranks in zip(counts_by_expert, self._ranks(stage), strict=True):
+                self._bins.append(_bins(counts[0], ranks))
         else:
             for j, name in enumerate(stage.names):
                 numbers = []
-                for counts, bins in zip(counted, self._bins, strict=True):  # expert by expert
-                    upper, rank = bins[j]
-                    numbers.append(_number(counts[j], upper, rank))
+                for counts, bins in zip(counts_by_expert, self._bins, strict=True):
+                    numbers.append(_number(counts[j], bins[j]))
                 self._results[name] = tuple(numbers)
-            self._stage = self._stage + 1
+            self._stage_index += 1
             self._bins = None
-        if self._stage == len(self._stages):
+        if self._stage_index == len(self._stages):
             return False
         self._counts = None
         return True
@@ -370,14 +378,14 @@ class RankSurvey:
     def of_whole(self, deltas: Sequence[Tensor]) -> Findings:
         """The findings of ``deltas`` alone, if these are whole tensors, on any device."""
         for stage in self._stages:
-            by_expert = []
+            numbers: dict[str, list[float]] = {name: [] for name in stage.names}
             with calling("The values of a survey", stage.values):
                 values_of_experts = stage.values(deltas, self._results, 0)
                 for values, ranks in zip(values_of_experts, self._ranks(stage), strict=True):
-                    wanted_ranks = ranks(max(1, values.numel()))
-                    by_expert.append([_chosen(values, rank) for rank in wanted_ranks])
-            by_rank = zip(*by_expert, strict=True)
-            self._results |= dict(zip(stage.names, by_rank, strict=True))
+                    ranks_of_expert = ranks(max(1, values.numel()))  # no function is asked about 0
+                    for name, rank in zip(stage.names, ranks_of_expert, strict=True):
+                        numbers[name].append(_value_of_rank(values, rank))
+            self._results |= {name: tuple(values) for name, values in numbers.items()}
         return self._results
 
     def _ranks(self, stage: Stage) -> tuple[Ranks, ...]:
@@ -390,34 +398,36 @@ class RankSurvey:
         if self._bins is None:
             ranks = 1
         else:
-            ranks = len(self._stages[self._stage].names)
+            ranks = len(self._stages[self._stage_index].names)
         return torch.zeros(self._experts, ranks, BINS, dtype=torch.int64)
 
 
-def _bins(counts: Tensor, ranks: Ranks) -> list[tuple[int, int]]:
-    """For each rank, the upper bin that holds it, and its rank within that bin."""
+def _bins(counts: Tensor, ranks: Ranks) -> list[_BinOfRank]:
+    """Where the value of each rank is, by the counts of upper bins."""
     total = int(counts.numpy().sum())
-    if not total:
-        return [(ZERO_BIN, 1) for _ in ranks(1)]
+    if not total:  # without values, all findings are 0
+        count = len(ranks(1))
+        return [_BinOfRank(upper=ZERO_BIN, rank=1)] * count
     bins = []
     for rank in ranks(total):
         if rank <= total:
-            bins.append(bin_of_rank(counts, rank))
+            upper, rank_in_bin = bin_of_rank(counts, rank)
+            bins.append(_BinOfRank(upper=upper, rank=rank_in_bin))
         else:
-            bins.append((INFINITE_BIN, 1))
+            bins.append(_BinOfRank(upper=INFINITE_BIN, rank=1))
     return bins
 
 
-def _number(counts: Tensor, upper: int, rank: int) -> float:
-    """The number of this rank in an upper bin; its smallest number if the bin is empty."""
+def _number(counts: Tensor, place: _BinOfRank) -> float:
+    """The number at a place, by the counts of lower bins; the bin's smallest one if it is empty."""
     if counts.numpy().any():
-        lower = bin_of_rank(counts, rank)[0]
+        lower, _ = bin_of_rank(counts, place.rank)
     else:
         lower = 0
-    return number_of(upper, lower)
+    return number_of(place.upper, lower)
 
 
-def _chosen(values: Tensor, rank: int) -> float:
+def _value_of_rank(values: Tensor, rank: int) -> float:
     """The number of this rank among all values."""
     if not values.numel():
         return 0.0
@@ -480,9 +490,12 @@ class SumSurvey:
 
 def norms_survey(experts: int) -> SumSurvey:
     """‖ΔW_t‖_F over all surveyed tensors, under the name "norm"."""
-    return SumSurvey(
-        experts,
-        1,
-        lambda deltas, _: ([energy(delta)] for delta in deltas),
-        lambda sums: {"norm": tuple(math.sqrt(square) for (square,) in sums)},
-    )
+
+    def energies(deltas: Sequence[Tensor], _start: int) -> Iterator[list[float]]:
+        for delta in deltas:
+            yield [energy(delta)]
+
+    def norms(sums: list[list[float]]) -> Findings:
+        return {"norm": tuple(math.sqrt(square) for (square,) in sums)}
+
+    return SumSurvey(experts, 1, energies, norms)

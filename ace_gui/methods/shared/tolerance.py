@@ -26,21 +26,26 @@ IN_FLOAT64: Final = "Computed in float64, as float32 would not be exact enough, 
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """How far from its exact value a merged task vector may be.
-
-    ``rounding``: Frobenius norm of the rounding that the merged task vector has or will get; 0 if
-    all is float32 or wider. ``source``: whose rounding it is, in words.
-    """
+    """How far from its exact value a merged task vector may be."""
 
     rounding: float = 0.0
+    """Frobenius norm of the rounding that the merged task vector has or will get; 0 if all is
+    float32 or wider.
+    """
     source: str = ""
+    """Whose rounding it is, in words."""
 
     def relative(self, norm: float) -> float:
         """The largest error of a merged task vector of that norm, as a share of it."""
-        return max(EXACT, SHARE * self.rounding / (norm or math.inf))
+        if norm == 0:
+            return EXACT
+        return max(EXACT, SHARE * self.rounding / norm)
 
     def part(self, share: float) -> Tolerance:
-        """What one of several steps may use. Shares whose squares add up to 1 keep the whole."""
+        """What one of several steps may use.
+
+        The steps' errors add up as squares, so the squares of their shares should sum to 1.
+        """
         return replace(self, rounding=share * self.rounding)
 
     def describe(self, error: float) -> str:
@@ -59,7 +64,7 @@ STRICT: Final = Tolerance()
 """The tolerance for float32 and wider, and where the formats are unknown."""
 
 
-def unit(dtype: torch.dtype) -> float:
+def rounding_of(dtype: torch.dtype) -> float:
     """Root mean square of the relative rounding in this format; 0 for float32 and wider.
 
     Rounding to a grid of spacing ε 2^e leaves 1/√12 of the spacing. A sixth of ε is a little less
@@ -71,20 +76,24 @@ def unit(dtype: torch.dtype) -> float:
     return 0.0
 
 
-def of_experts(dtypes: Sequence[torch.dtype], weights: Sequence[float], norm: float) -> Tolerance:
+def tolerance_of_experts(
+    dtypes: Sequence[torch.dtype], weights: Sequence[float], norm: float
+) -> Tolerance:
     """The tolerance for weights of this norm, with one format per expert.
 
     Its rounding is the root mean square over all experts, exact ones included.
     """
-    squares = [(unit(dtype) * weight) ** 2 for dtype, weight in zip(dtypes, weights, strict=True)]
+    squares = [
+        (rounding_of(dtype) * weight) ** 2 for dtype, weight in zip(dtypes, weights, strict=True)
+    ]
     rounding = norm * math.sqrt(math.fsum(squares) / max(1, len(squares)))
-    coarse = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes if unit(dtype)})
+    coarse = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes if rounding_of(dtype)})
     return Tolerance(rounding=rounding, source=f"the experts' {' and '.join(coarse)}")
 
 
 def with_output(tolerance: Tolerance, dtype: torch.dtype, norm: float) -> Tolerance:
     """The tolerance if weights of this norm are stored in ``dtype``, where that is coarser."""
-    rounding = unit(dtype) * norm
+    rounding = rounding_of(dtype) * norm
     if rounding <= tolerance.rounding:
         return tolerance
     name = str(dtype).removeprefix("torch.")

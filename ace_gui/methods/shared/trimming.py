@@ -68,17 +68,18 @@ def at_least(delta: Tensor, threshold: float) -> Tensor:
     This single operation is four times as fast as a comparison and ``where``.
     """
     limit = torch.tensor(threshold, dtype=delta.dtype)
-    return hardshrink(delta, float(torch.nextafter(limit, torch.full_like(limit, -math.inf))))
+    number_below = torch.nextafter(limit, torch.full_like(limit, -math.inf))
+    return hardshrink(delta, float(number_below))  # keeps the magnitudes above it
 
 
 def trimmed_entries(delta: Tensor, t: int, findings: Findings) -> Tensor:
     """The entries of expert t that reach its threshold, or all without a threshold."""
     if THRESHOLD in findings:
-        return above(delta, findings[THRESHOLD][t])
+        return at_least_in_float32(delta, findings[THRESHOLD][t])
     return delta
 
 
-def above(delta: Tensor, threshold: float) -> Tensor:
+def at_least_in_float32(delta: Tensor, threshold: float) -> Tensor:
     """The entries whose magnitude, in float32, is at least ``threshold``; the others are zero."""
     if delta.dtype == torch.float32:
         return at_least(delta, threshold)
@@ -91,16 +92,14 @@ def trim_survey(densities: Sequence[float], values: Values = magnitudes) -> Rank
     ``values``: the magnitudes; by default those of the task vectors.
     """
 
-    def ranks_at(density: float) -> Ranks:
-        def ranks(entries: int) -> tuple[int]:
-            return (least_rank(density, entries),)
+    def ranks_for(density: float) -> Ranks:
+        return lambda entries: (smallest_kept_rank(density, entries),)
 
-        return ranks
-
-    stage = Stage(names=(THRESHOLD,), values=values, ranks=tuple(map(ranks_at, densities)))
+    ranks_of_experts = tuple(ranks_for(density) for density in densities)
+    stage = Stage(names=(THRESHOLD,), values=values, ranks=ranks_of_experts)
     return RankSurvey(len(densities), stage)
 
 
-def least_rank(density: float, entries: int) -> int:
+def smallest_kept_rank(density: float, entries: int) -> int:
     """The rank, from 1, of the smallest value that is kept."""
     return entries - kept_count(density, entries) + 1

@@ -12,7 +12,7 @@ from ace_gui.methods.ace.energies import measure
 from ace_gui.methods.ace.float32_check import ProbedSums
 from ace_gui.methods.ace.problem import Rule
 from ace_gui.methods.shared.experts import Experts
-from ace_gui.methods.shared.tolerance import Tolerance, of_experts
+from ace_gui.methods.shared.tolerance import Tolerance, tolerance_of_experts
 from tests.benchmarks.exactness import Case, measured
 from tests.benchmarks.experts import task_vector
 from tests.helpers.ace_cases import (
@@ -165,7 +165,7 @@ def test_rounding_of_the_experts_alone_decides_what_is_allowed() -> None:
     """The same task vectors, from weights of 16 bits and of float32."""
     deltas = tensors(like_fine_tuning(4, 128, 64, 0.3, 2))
     parameters = AceParameters(epsilon=1e-5, tau=100.0)
-    coarse = of_experts([torch.bfloat16] * 4, [1.0] * 4, 3.0)
+    coarse = tolerance_of_experts([torch.bfloat16] * 4, [1.0] * 4, 3.0)
     exact = ace(deltas, [1.0] * 4, parameters)
     rounded = ace(deltas, [1.0] * 4, parameters, tolerance=coarse)
     assert "float64" in exact.diagnostics.precision
