@@ -46,19 +46,17 @@ from ace_gui.engine.evaluating.loaded_models import Loaded, load, stacked_batche
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.modules.in_model import features
 from ace_gui.engine.modules.layers import (
-    ROUTER,
-    SHARED,
     BlockRouter,
     LinearChange,
     head_of,
     put_layers,
 )
-from ace_gui.engine.modules.stored import TRAINED, block_of
+from ace_gui.engine.modules.stored import BLOCK_ROUTER, MERGED_SHARES, TRAINED, block_of
 from ace_gui.engine.planning.prepared import Prepared, module_rows
 from ace_gui.engine.planning.requirements import LEAST_KEPT, require_calibration
 from ace_gui.errors import TaskError
 from ace_gui.methods.shared.expert_modules import (
-    ROUTED_WHOLE,
+    ROUTED_ONCE,
     Corrections,
     Differences,
     kind_of,
@@ -90,18 +88,18 @@ def trained_blocks(
 
     Raises the errors of ``trained_tensors``, and TaskError if no task's answers have probabilities.
     """
-    assert modules.shared is not None
+    assert modules.share_at_start is not None
     parameters = prepared.parameters
     names = prepared.recipe.expert_names
     layers = list(_layers(prepared, changes, device))
-    shared = torch.full((len(names),), modules.shared(parameters), device=device)
+    shared = torch.full((len(names),), modules.share_at_start(parameters), device=device)
     generator = torch.Generator().manual_seed(SEED)
     blocks = dict.fromkeys(block_of(layer.tensor) or "" for layer in layers)
     routers = {block: _begun(block, layers, shared, generator) for block in blocks}
     values = {
         f"{block}/{name}": getattr(router, name).requires_grad_()
         for block, router in routers.items()
-        for name in ROUTER
+        for name in BLOCK_ROUTER
     }
     watched = parameters.steps and parameters.patience
     expected = _answers_of_experts(prepared, device) if watched else {}
@@ -109,7 +107,7 @@ def trained_blocks(
 
     def forget(*_: Any) -> None:  # the weights may belong to the input of another model
         for router in routers.values():
-            router.forget(held=False)
+            router.forget(keeps_prompt=False)
 
     for task in tasks:
         put_layers(task.evaluator.model, layers, routers, shared)
@@ -120,7 +118,7 @@ def trained_blocks(
     yield from trained(
         loop, training_folder, 0, title=BLOCKS_TITLE, experts=names, curve="mean share"
     )
-    tensors = {f"{TRAINED}{SHARED}": shared.cpu()}
+    tensors = {f"{TRAINED}{MERGED_SHARES}": shared.cpu()}
     return tensors | {f"{TRAINED}{n}": value.detach().float().cpu() for n, value in values.items()}
 
 
@@ -142,7 +140,7 @@ def _block_step(
     """The entropy of the answers to some inputs of every task, and each expert's mean weight."""
     shares = list[Tensor]()
     for router in routers.values():
-        router.seen = lambda share_NT: shares.append(share_NT.detach().mean(dim=0))
+        router.observer = lambda share_NT: shares.append(share_NT.detach().mean(dim=0))
     seen = descended(tasks, step, cache)
     return replace(seen, figures=torch.stack(shares).double().mean(dim=0).tolist())
 
@@ -320,9 +318,9 @@ def trained_tensors(
     modules = prepared.method.modules
     if learns(modules):
         require_calibration(prepared.recipe, prepared.method.title)
-    if modules is not None and kind_of(modules) in ROUTED_WHOLE:
+    if modules is not None and kind_of(modules) in ROUTED_ONCE:
         return (yield from _trained_router(prepared, folder, device))
-    if isinstance(modules, Differences) and modules.shared is not None:
+    if isinstance(modules, Differences) and modules.share_at_start is not None:
         return (
             yield from trained_blocks(prepared, modules, folder, device, changes, training_folder)
         )

@@ -302,7 +302,7 @@ class _Mean:
         self.experts = router.experts
         self._total = torch.zeros(len(self.experts), dtype=torch.float64)
         self._count = 0
-        router.seen = self._add
+        router.observer = self._add
 
     def _add(self, share: Tensor) -> None:
         self._total += share.reshape(-1, share.shape[-1]).double().mean(dim=0).cpu()

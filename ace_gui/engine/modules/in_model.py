@@ -1,8 +1,5 @@
 """Modules in a loaded model: loads a folder with modules.
 
-A routed result must not depend on other examples, to the last bit, but matrix products round
-differently in a batch of another size. So each example goes through the model alone.
-
 Twin-Merging and FREE-Merging compute all weights for each example from merged weights and the
 experts' differences. The first mixes all experts by the weights of a router; the second chooses
 one. The input of the router is the merged body's output. H features, T experts.
@@ -17,25 +14,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.contract.scored import WHOLE
 from ace_gui.engine.modules.layers import (
-    NAME,
-    Seen,
+    ATTRIBUTE,
+    Observer,
     mean_over_tokens,
     put_blocks,
     put_correction,
-    put_smile,
 )
-from ace_gui.engine.modules.stored import MODULES, TRAINED, form_of, has_modules
+from ace_gui.engine.modules.one_by_one import one_by_one
+from ace_gui.engine.modules.smile import put_smile
+from ace_gui.engine.modules.stored import (
+    MODEL_ROUTER,
+    MODULES,
+    TRAINED,
+    form_of,
+    has_modules,
+)
 from ace_gui.engine.modules.task_tensors import (
     StoredModules,
     TaskTensors,
@@ -71,7 +74,7 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
             f"{type(model).__name__} has no body whose hidden states a router could use; "
             "choose a method without a router."
         )
-    if hidden.ndim > 3:  # channels first, of convolutions
+    if hidden.ndim > 3:  # of convolutions: N × H × places, which become N × L × H
         hidden = hidden.flatten(2).mT
     if hidden.ndim < 3:
         return hidden
@@ -82,7 +85,10 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
 
 
 class Router(nn.Module):
-    """The weight of each expert, softmax(A (h − centre) / scale + b); if ``one_only``, 1 or 0."""
+    """The weight of each expert, softmax(A (h − centre) / scale + b).
+
+    If it ``chooses_one``, the expert with the largest weight gets 1, and the others get 0.
+    """
 
     centre: Tensor
     scale: Tensor
@@ -90,24 +96,24 @@ class Router(nn.Module):
     bias: Tensor
 
     def __init__(
-        self, tensors: Mapping[str, Tensor], *, one_only: bool, experts: Sequence[str] = ()
+        self, tensors: Mapping[str, Tensor], *, chooses_one: bool, experts: Sequence[str] = ()
     ) -> None:
         super().__init__()
-        self.location = WHOLE
+        self.location = WHOLE  # the model as a whole, not one of its layers
         self.experts = tuple(experts)
-        for name in ("centre", "scale", "weight", "bias"):
+        for name in MODEL_ROUTER:
             self.register_buffer(name, tensors[name], persistent=False)
-        self.one_only = one_only
-        self.seen: Seen | None = None
+        self.chooses_one = chooses_one
+        self.observer: Observer | None = None
 
     def forward(self, feature_H: Tensor) -> Tensor:
         """The T weights."""
         scaled_H = (feature_H - self.centre) / self.scale
         share_T = torch.softmax(self.weight @ scaled_H + self.bias, dim=0)
-        if self.one_only:
+        if self.chooses_one:
             share_T = torch.zeros_like(share_T).index_fill_(0, share_T.argmax(), 1.0)
-        if self.seen is not None:
-            self.seen(share_T)
+        if self.observer is not None:
+            self.observer(share_T)
         return share_T
 
 
@@ -120,13 +126,15 @@ class _Target:
     part: MatrixPart
     """The elements."""
     form: str
-    """How the changes are stored."""
+    """How the changes are stored: the first of ``form_of``: "left", "index" or "whole"."""
     owners: tuple[int, ...]
     """Indices of the experts."""
     ranks: tuple[int, ...]
     """Of the experts' low-rank factors; empty for other forms."""
     names: tuple[str, ...]
-    """Of the tensors, shared by all experts, or two per expert for chosen elements."""
+    """Names of the tensors: two with the factors of all experts, one with the whole changes of all,
+    or for "index" two per expert, the indices and the values.
+    """
 
 
 class ExpertDifferences(nn.Module):
@@ -145,32 +153,35 @@ class ExpertDifferences(nn.Module):
         for name, tensor in zip(target.names, tensors, strict=True):
             self.register_buffer(name, tensor, persistent=False)
 
-    def mixed(self, parameter: str, plain_weight: Tensor, share_T: list[float]) -> Tensor:
-        """W + Σ_t share_t D_t."""
+    def mixed(self, parameter: str, plain_weight: Tensor, shares: list[float]) -> Tensor:
+        """W + Σ_t share_t D_t. ``shares``: of all experts."""
         result = plain_weight.clone()
         for target in self.targets[parameter]:
             elements = elements_of(result.view(-1), target.part)
             tensors = [self.get_buffer(name) for name in target.names]
-            shares = [share_T[t] for t in target.owners]
+            owner_shares = [shares[t] for t in target.owners]
             if target.form == "index":  # one expert after the other, as indices may repeat
                 flat = elements.reshape(-1)
-                for position, share in enumerate(shares):
-                    index, values = tensors[2 * position : 2 * position + 2]
-                    flat = flat.index_add(0, index, values, alpha=share)
+                indices = tensors[::2]
+                values = tensors[1::2]
+                for index, changes, share in zip(indices, values, owner_shares, strict=True):
+                    flat = flat.index_add(0, index, changes, alpha=share)
                 elements.copy_(flat.view(elements.shape))
                 continue
-            scales = torch.tensor(shares, dtype=result.dtype, device=result.device)
+            scales = torch.tensor(owner_shares, dtype=result.dtype, device=result.device)
             if target.form == "left":
-                # The columns of tensors[0] are those of all experts: ranks[i] of the i-th.
+                # The columns of ``left`` are those of all experts: ranks[i] of the i-th.
+                left, right = tensors
                 ranks = torch.tensor(target.ranks, device=result.device)
-                change = (tensors[0] * scales.repeat_interleave(ranks)) @ tensors[1]
+                change = (left * scales.repeat_interleave(ranks)) @ right
             else:
-                change = scales @ tensors[0]
+                (changes_of_owners,) = tensors
+                change = scales @ changes_of_owners
             elements.add_(change.view(elements.shape))
         return result
 
 
-def put_whole(model: Any, modules: StoredModules) -> Router:
+def put_model_router(model: Any, modules: StoredModules) -> Router:
     """Make a loaded model compute its weights for each example that it is called with.
 
     Examples must come one at a time (``one_by_one``). Raises CheckpointError for modules that do
@@ -179,22 +190,21 @@ def put_whole(model: Any, modules: StoredModules) -> Router:
     router = _router(modules)
     differences = _differences(model, modules)
     first = next(model.parameters())
-    model.add_module(NAME, nn.ModuleList([router, differences]).to(first.device, first.dtype))
+    model.add_module(ATTRIBUTE, nn.ModuleList([router, differences]).to(first.device, first.dtype))
     _make_by_example(model, router, differences)
     return router
 
 
 def _router(modules: StoredModules) -> Router:
-    names = ("centre", "scale", "weight", "bias")
-    tensors = {name: modules.read(TRAINED + name) for name in names}
+    tensors = {name: modules.read(TRAINED + name) for name in MODEL_ROUTER}
     count = len(modules.manifest.experts)
     width = len(tensors["centre"])
-    shapes = [tuple(tensors[name].shape) for name in names]
+    shapes = [tuple(tensors[name].shape) for name in MODEL_ROUTER]
     fits = shapes == [(width,), (width,), (count, width), (count,)]
     if not fits or not bool((tensors["scale"] > 0).all()):
         raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
-    one_only = modules.manifest.kind is ModuleKind.CHOICE
-    return Router(tensors, one_only=one_only, experts=modules.manifest.experts)
+    chooses_one = modules.manifest.kind is ModuleKind.CHOICE
+    return Router(tensors, chooses_one=chooses_one, experts=modules.manifest.experts)
 
 
 def _differences(model: Any, modules: StoredModules) -> ExpertDifferences:
@@ -202,6 +212,7 @@ def _differences(model: Any, modules: StoredModules) -> ExpertDifferences:
     finder = DiskNames(model, parameters)
     differences = ExpertDifferences()
     experts = {name: t for t, name in enumerate(modules.manifest.experts)}
+    target_count = 0
     for row, part in modules.layout.parts.items():
         destination = finder.find(part.tensor)
         if destination is None:
@@ -211,14 +222,15 @@ def _differences(model: Any, modules: StoredModules) -> ExpertDifferences:
                 f"{type(model).__name__} holds `{plain(part.tensor)}` differently from its "
                 "files, so it cannot be mixed for each example."
             )
-        number = sum(map(len, differences.targets.values()))
-        differences.add(*_row_of(modules, row, destination.name, experts, number))
+        target, tensors = _target_of(modules, row, destination.name, experts, target_count)
+        differences.add(target, tensors)
+        target_count += 1
     if not differences.targets:
         raise ArchitectureError(f"{type(model).__name__} has none of the tensors of the modules.")
     return differences
 
 
-def _row_of(
+def _target_of(
     modules: StoredModules, row: str, parameter: str, experts: Mapping[str, int], number: int
 ) -> tuple[_Target, list[Tensor]]:
     """The elements of a row, and its tensors: one or two for all experts, or two for each.
@@ -230,14 +242,14 @@ def _row_of(
     forms = {form_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
     if not owners or len(forms) != 1:
         raise refusal(modules.folder, f"{MODULES} has a row in several forms; merge again.")
-    (form,) = forms
+    form, *_ = forms.pop()
     ranks: list[int] = []
-    if form[0] == "left":
+    if form == "left":
         lefts = [modules.read(f"{owner}/{row}/left") for owner in owners]
         rights = [modules.read(f"{owner}/{row}/right") for owner in owners]
         ranks = [left.shape[1] for left in lefts]
         tensors = [torch.cat(lefts, dim=1), torch.cat(rights)]
-    elif form[0] == "whole":
+    elif form == "whole":
         differences = [modules.read(f"{owner}/{row}/whole") for owner in owners]
         tensors = [torch.stack([difference.reshape(-1) for difference in differences])]
     else:
@@ -249,7 +261,7 @@ def _row_of(
     target = _Target(
         parameter=parameter,
         part=part,
-        form=form[0],
+        form=form,
         owners=tuple(experts[owner] for owner in owners),
         ranks=tuple(ranks),
         names=tuple(f"d{number}_{position}" for position in range(len(tensors))),
@@ -258,91 +270,90 @@ def _row_of(
 
 
 def _make_by_example(model: Any, router: Router, differences: ExpertDifferences) -> None:
+    """Replace ``forward`` and ``generate`` by ones that compute the weights first."""
     forward = model.forward
-    generating = list[bool]()  # not empty while the weights are those of a prompt
+    prompts = list[bool]()  # not empty while the weights are those of a prompt
     signature = inspect.signature(forward)
 
     def shares(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[float]:
         arguments = signature.bind(*args, **kwargs).arguments
-        inputs = {**arguments, **arguments.get("kwargs", {})}
+        unnamed = arguments.get("kwargs", {})  # what ``forward`` takes as **kwargs
         with torch.no_grad():
-            share_T: list[float] = router(features(model, inputs)[0]).tolist()
-        return share_T
+            feature_H = features(model, {**arguments, **unnamed})[0]
+            share_list: list[float] = router(feature_H).tolist()
+        return share_list
 
     @wraps(forward)
-    def by_example(*args: Any, **kwargs: Any) -> Any:
-        if generating:
+    def forward_by_example(*args: Any, **kwargs: Any) -> Any:
+        if prompts:
             return forward(*args, **kwargs)
         with _weights_of(model, differences, shares(args, kwargs)):
             return forward(*args, **kwargs)
 
-    model.forward = by_example
+    model.forward = forward_by_example
     if hasattr(model, "generate"):
-        model.generate = _by_prompt(model, differences, shares, generating)
+        model.generate = _by_prompt(model, differences, shares, prompts)
 
 
 def _by_prompt(
     model: Any,
     differences: ExpertDifferences,
     shares: Callable[[tuple[Any, ...], Mapping[str, Any]], list[float]],
-    generating: list[bool],
+    prompts: list[bool],
 ) -> Any:
-    """``generate`` with the weights of the prompt for the whole text."""
+    """``generate`` with the weights of the prompt for the whole text.
+
+    ``prompts``: has an item while they are in use.
+    """
     generate = model.generate
 
     @wraps(generate)
     def with_prompt_weights(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if inputs is None:
-            named = {}
-        else:
-            named = {model.main_input_name: inputs}
-        prompt = dict(named)
+        main_input = {}
+        if inputs is not None:
+            main_input[model.main_input_name] = inputs
+        prompt = dict(main_input)
         for name in (model.main_input_name, "attention_mask", "token_type_ids", "inputs_embeds"):
             if kwargs.get(name) is not None:
                 prompt[name] = kwargs[name]
-        share_T = shares((), prompt)
-        generating.append(True)
+        prompt_shares = shares((), prompt)
+        prompts.append(True)
         try:
-            with _weights_of(model, differences, share_T):
-                return generate(*args, **named, **kwargs)
+            with _weights_of(model, differences, prompt_shares):
+                return generate(*args, **main_input, **kwargs)
         finally:
-            generating.pop()
+            prompts.pop()
 
     return with_prompt_weights
 
 
 @contextmanager
-def _weights_of(model: Any, differences: ExpertDifferences, share_T: list[float]) -> Iterator[None]:
+def _weights_of(model: Any, differences: ExpertDifferences, shares: list[float]) -> Iterator[None]:
     """Context in which the model's weights are those for these shares."""
-    owners = {name: model.get_parameter(name) for name in differences.targets}
-    plain_weights = {name: owner.data for name, owner in owners.items()}
+    parameters = {name: model.get_parameter(name) for name in differences.targets}
+    plain_weights = {name: parameter.data for name, parameter in parameters.items()}
     try:
         with torch.no_grad():
-            for name, owner in owners.items():
-                owner.data = differences.mixed(name, plain_weights[name], share_T)
+            for name, parameter in parameters.items():
+                parameter.data = differences.mixed(name, plain_weights[name], shares)
         yield
     finally:
-        for name, owner in owners.items():
-            owner.data = plain_weights[name]
-
-
-_METHODS: Final = ("forward", "get_image_features", "get_text_features")
-_CACHES: Final = ("cache", "past_key_values", "encoder_outputs")
-"""Arguments that only a single example can have; transformers 5.24 renamed the second the first."""
+        for name, parameter in parameters.items():
+            parameter.data = plain_weights[name]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModulesOf:
-    """The modules of a folder, for one model.
-
-    ``kind``: how the model uses them. ``expert``: the expert of the task; None if unknown.
-    ``base``: the base model's folder if known, required by modules that change base weights.
-    """
+    """The modules of a folder, for one model."""
 
     folder: Path
+    """The merged folder."""
     kind: ModuleKind
+    """How the model uses them."""
     expert: str | None
+    """The expert of the task; None if unknown."""
     base: Path | None = None
+    """The base model's folder if known, required by modules that change base weights."""
 
     def tensors(self) -> dict[str, Tensor] | None:
         """All tensors of the expert's model, if that is an ordinary model; None otherwise.
@@ -371,7 +382,7 @@ class ModulesOf:
         elif self.kind is ModuleKind.BLOCKS:
             put_blocks(model, modules)
         else:
-            put_whole(model, modules)
+            put_model_router(model, modules)
         one_by_one(model)
 
 
@@ -384,104 +395,10 @@ def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf
     if not has_modules(folder):
         return None
     manifest, _ = read_described(folder)
+    known_expert = expert
     if expert not in manifest.experts:
-        expert = None
+        known_expert = None
+    base_folder = base
     if base is None and manifest.base is not None:
-        base = base_of(folder)
-    return ModulesOf(folder=folder, kind=manifest.kind, expert=expert, base=base)
-
-
-def one_by_one(model: Any) -> None:
-    """Make a model process batches example by example, ``generate`` included.
-
-    A batch returns no cache for further tokens: ``generate`` keeps one for each example.
-    """
-    for name in _METHODS:
-        if hasattr(model, name):
-            setattr(model, name, _one_at_a_time(getattr(model, name)))
-    if hasattr(model, "generate"):
-        model.generate = _generating(model, model.generate)
-
-
-def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
-    can_cache = "use_cache" in inspect.signature(plain).parameters
-
-    @wraps(plain)
-    def per_example(*args: Any, **kwargs: Any) -> Any:
-        count = _examples(args, kwargs)
-        if count <= 1 or any(kwargs.get(name) is not None for name in _CACHES):
-            return plain(*args, **kwargs)
-        outputs = []
-        for n in range(count):
-            positional = [_row(argument, n, count) for argument in args]
-            named = {key: _row(value, n, count) for key, value in kwargs.items()}
-            if can_cache:
-                named["use_cache"] = False
-            outputs.append(plain(*positional, **named))
-        return _joined(outputs)
-
-    return per_example
-
-
-def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(plain)
-    def generate(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-        named = dict(kwargs)
-        if inputs is not None:
-            named["inputs"] = inputs
-        count = _examples((), named)
-        if count <= 1:
-            return plain(*args, **named)
-        rows = []
-        for n in range(count):
-            of_example = {key: _row(value, n, count) for key, value in named.items()}
-            rows.append(plain(*args, **of_example))
-        if not all(isinstance(row, Tensor) for row in rows):
-            raise ArchitectureError(
-                "A model with modules returns more than the text for a single example only; give "
-                "it one example at a time."
-            )
-        config = model.generation_config
-        longest = max(row.shape[1] for row in rows)
-        pads = (kwargs.get("pad_token_id"), config.pad_token_id, config.eos_token_id)
-        fill = next((pad for pad in pads if pad is not None), 0)
-        if isinstance(fill, list):
-            fill = fill[0]
-        return torch.cat([functional.pad(r, (0, longest - r.shape[1]), value=fill) for r in rows])
-
-    return generate
-
-
-def _examples(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """The number of examples in a call: the rows of the first tensor."""
-    tensors = (
-        argument
-        for argument in (*args, *kwargs.values())
-        if isinstance(argument, Tensor) and argument.ndim
-    )
-    first = next(tensors, None)
-    if first is None:
-        return 1
-    return len(first)
-
-
-def _row(value: Any, n: int, count: int) -> Any:
-    """Example ``n`` of a tensor of ``count`` examples; other values are the same for all."""
-    if isinstance(value, Tensor) and value.ndim and len(value) == count:
-        return value[n : n + 1]
-    return value
-
-
-def _joined(outputs: Sequence[Any]) -> Any:
-    """Join the outputs: tensors by example, numbers averaged, caches dropped."""
-    first = outputs[0]
-    if isinstance(first, Tensor):
-        if first.ndim:
-            return torch.cat(list(outputs))
-        return torch.stack(list(outputs)).mean()
-    if isinstance(first, Mapping):
-        joined = {key: _joined([output[key] for output in outputs]) for key in first}
-        return type(first)(**joined)
-    if isinstance(first, tuple):
-        return tuple(_joined(output) for output in zip(*outputs, strict=True))
-    return None
+        base_folder = base_of(folder)
+    return ModulesOf(folder=folder, kind=manifest.kind, expert=known_expert, base=base_folder)

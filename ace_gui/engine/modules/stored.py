@@ -18,9 +18,12 @@
     EXPERT/TENSOR/whole         float32, the tensor's shape
 
 W is the merged tensor. A mask and its scale select from W − W₀. The factors u, s, vh are added to
-W₀; all other forms are differences to W. Of ``left`` and ``right``, the one on the input side of
-the matrix has orthonormal columns or rows. ``/trained/…``, float32: trained tensors. TENSOR may be
-one of several matrices in a stored tensor; the metadata give its elements there, and its experts.
+W₀; all other forms are differences to W. A difference is ``left`` · ``right``; the factor on the
+input side of the matrix is orthonormal: the rows of ``right``, or where the matrix is stored as
+inputs × outputs, the columns of ``left``. ``/trained/…``, float32: trained tensors.
+
+TENSOR may be one of several matrices in a stored tensor. Such a part, or a whole tensor, is a row;
+the metadata give its elements in the stored tensor, and the experts that have tensors for it.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil, prod
 from pathlib import Path
 from typing import Final
@@ -76,7 +79,7 @@ class ModulesManifest:
     """Version of this layout."""
 
 
-_MANIFEST: Final = TypeAdapter(ModulesManifest)
+_MANIFEST_ADAPTER: Final = TypeAdapter(ModulesManifest)
 
 
 def has_modules(folder: Path) -> bool:
@@ -97,15 +100,16 @@ def write_manifest(folder: Path, manifest: ModulesManifest) -> None:
 def read_manifest(folder: Path) -> ModulesManifest:
     """The checked ``modules.json`` of a merged folder. Raises CheckpointError."""
     for name in (MANIFEST, MODULES):
-        if (folder / name).exists() and own_file(folder / name, name) is None:
+        leads_out = own_file(folder / name, name) is None
+        if (folder / name).exists() and leads_out:
             sentence = "This link leads out of the merged folder. Put the file itself there."
             raise refusal(folder / name, sentence)
     content = read_json(folder / MANIFEST, limit=_LIMIT)
     schema = content.get("schema")
-    if schema != SCHEMA or isinstance(schema, bool):
+    if schema != SCHEMA or isinstance(schema, bool):  # true is equal to 1
         raise _bad_manifest(folder, f"is of schema {schema!r}, which this program does not know")
     try:
-        manifest = _MANIFEST.validate_json(json.dumps(content), strict=True)
+        manifest = _MANIFEST_ADAPTER.validate_json(json.dumps(content), strict=True)
     except (ValidationError, ValueError, RecursionError) as error:
         failure = _bad_manifest(folder, "does not describe the modules")
         failure.details = str(error)
@@ -135,9 +139,10 @@ def _bad_manifest(folder: Path, what: str) -> CheckpointError:
 Rows = Mapping[str, Mapping[str, MatrixPart]]
 """Stored tensor → its rows, each with its part."""
 
-_LAYOUT: Final = TypeAdapter(dict[str, MatrixPart])
-_EXPERTS: Final = TypeAdapter(dict[str, tuple[str, ...]])
-_NAMES: Final = TypeAdapter(tuple[str, ...] | None)
+_PARTS_ADAPTER: Final = TypeAdapter(dict[str, MatrixPart])
+_EXPERTS_ADAPTER: Final = TypeAdapter(dict[str, tuple[str, ...]])
+_NAMES_ADAPTER: Final = TypeAdapter(tuple[str, ...] | None)
+
 LAYOUT: Final = "layout"
 """Metadata key: JSON, by row its part of the stored tensor."""
 
@@ -149,6 +154,18 @@ NAMES: Final = "names"
 TRAINED: Final = "/trained/"
 """Prefix of the names of trained tensors, which belong to no tensor of the model."""
 
+MODEL_ROUTER: Final = ("centre", "scale", "weight", "bias")
+"""Names of the trained tensors of a router for the whole model."""
+
+BLOCK_ROUTER: Final = ("hidden", "hidden_bias", "out", "out_bias")
+"""Names of the trained tensors of a block's router, within the block."""
+
+MERGED_SHARES: Final = "shared"
+"""Name of the trained tensor with each expert's share in the merged blocks."""
+
+CORRECTION: Final = ("down", "up")
+"""Names of the trained tensors of a task's correction, within the expert's name."""
+
 _FORMS: Final = (
     ("mask", "scale"),
     ("u", "s", "vh"),
@@ -156,9 +173,10 @@ _FORMS: Final = (
     ("index", "values"),
     ("whole",),
 )
-
+"""The last parts of the names of an expert's tensors for a row, by form."""
 
 _BLOCK: Final = re.compile(r"(.*?\.\d+)\.")
+"""A tensor's name up to its first number, which is that of the block."""
 
 
 def block_of(tensor: str) -> str | None:
@@ -171,36 +189,35 @@ def block_of(tensor: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The metadata of the file.
-
-    ``parts``: by row; ``experts``: by row, those with tensors for it; ``all``: every expert, in
-    order, None if the file does not list them.
-    """
+    """The metadata of the file."""
 
     parts: Mapping[str, MatrixPart]
+    """By row: its elements of a stored tensor."""
     experts: Mapping[str, Sequence[str]]
-    all: tuple[str, ...] | None = None
+    """By row: the experts with tensors for it."""
+    listed_experts: tuple[str, ...] | None = None
+    """Every expert, in order; None if the file does not list them."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every expert with tensors, in order."""
-        return tuple(dict.fromkeys(name for names in self.experts.values() for name in names))
+        return tuple(dict.fromkeys(chain.from_iterable(self.experts.values())))
 
 
 def read_layout(folder: Path) -> Layout:
     """The rows that the modules of a merged folder belong to. Raises CheckpointError."""
     metadata = read_header(folder / MODULES).metadata
     try:
-        parts = _LAYOUT.validate_json(metadata[LAYOUT], strict=True)
-        experts = _EXPERTS.validate_json(metadata[EXPERTS], strict=True)
-        names = _NAMES.validate_json(metadata.get(NAMES, "null"), strict=True)
+        parts = _PARTS_ADAPTER.validate_json(metadata[LAYOUT], strict=True)
+        experts = _EXPERTS_ADAPTER.validate_json(metadata[EXPERTS], strict=True)
+        names = _NAMES_ADAPTER.validate_json(metadata.get(NAMES, "null"), strict=True)
     except (KeyError, ValueError, ValidationError, RecursionError) as error:
         failure = _damaged(folder, "does not name the rows of its tensors")
         failure.details = str(error)
         raise failure from None
     if parts.keys() != experts.keys():
         raise _damaged(folder, "does not name the experts of its tensors")
-    return Layout(parts=parts, experts=experts, all=names)
+    return Layout(parts=parts, experts=experts, listed_experts=names)
 
 
 def checked_rows(
@@ -233,10 +250,10 @@ def checked_rows(
         if expert in layout.experts[row]:
             rows.setdefault(part.tensor, {})[row] = part
     for parts in rows.values():
-        ordered = sorted(parts.items(), key=lambda item: (item[1].start, item[1].first))
-        for (_, before), (row, part) in pairwise(ordered):
-            if _overlap(before, part):
-                raise _damaged(folder, f"has `{plain(row)}` over another row", row)
+        ordered_rows = sorted(parts, key=lambda row: (parts[row].start, parts[row].first))
+        for row, next_row in pairwise(ordered_rows):
+            if _overlap(parts[row], parts[next_row]):
+                raise _damaged(folder, f"has `{plain(next_row)}` over another row", next_row)
     return rows
 
 
@@ -247,8 +264,8 @@ def _overlap(before: MatrixPart, part: MatrixPart) -> bool:
     """
     if part.start >= before.stop:
         return False
-    range_before = (before.start, before.stop, before.period)
-    takes_turns = range_before == (part.start, part.stop, part.period)
+    has_same_range = (part.start, part.stop) == (before.start, before.stop)
+    takes_turns = has_same_range and part.period == before.period
     return not takes_turns or part.first < before.last
 
 
@@ -272,11 +289,12 @@ def _checked_names(folder: Path, prefix: str, part: MatrixPart, modules: Checkpo
     """The names of one expert's tensors of a row. Raises CheckpointError unless they fit."""
     form = form_of(prefix, modules)
     infos = {}
-    for what in form:
-        info = modules.tensors.get(f"{prefix}{what}")
+    for suffix in form:
+        name = prefix + suffix
+        info = modules.tensors.get(name)
         if info is None:
-            raise _damaged(folder, f"lacks `{plain(prefix + what)}`", prefix + what)
-        infos[what] = info
+            raise _damaged(folder, f"lacks `{plain(name)}`", name)
+        infos[suffix] = info
     if not _fits(form, infos, part):
         name = prefix + form[0]
         raise _damaged(folder, f"has `{plain(name)}` in another shape or number format", name)
@@ -284,9 +302,12 @@ def _checked_names(folder: Path, prefix: str, part: MatrixPart, modules: Checkpo
 
 
 def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
-    """The form in which an expert has a row: the last parts of its tensors' names."""
+    """The form in which an expert has a row: the last parts of its tensors' names.
+
+    The first form if it has none of them, which is then missed.
+    """
     for form in _FORMS:
-        if any(prefix + what in modules.tensors for what in form):
+        if any(prefix + suffix in modules.tensors for suffix in form):
             return form
     return _FORMS[0]
 
@@ -294,27 +315,30 @@ def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
 def _fits(form: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPart) -> bool:
     """Whether tensors of these formats and shapes can belong to the part."""
     elements = part.elements
-    complete = part.elements == prod(part.tensor_shape)
-    tags = [infos[what].dtype for what in form]
-    shapes = [infos[what].shape for what in form]
+    is_whole_tensor = part.elements == prod(part.tensor_shape)
+    dtypes = [infos[suffix].dtype for suffix in form]
+    shapes = [infos[suffix].shape for suffix in form]
     match form[0]:
         case "mask":
-            return tags == ["U8", "F64"] and shapes == [(ceil(elements / 8),), (1,)]
+            return dtypes == ["U8", "F64"] and shapes == [(ceil(elements / 8),), (1,)]
         case "index":
-            return tags == ["I32", "F32"] and shapes[0] == shapes[1] and len(shapes[0]) == 1
+            return dtypes == ["I32", "F32"] and shapes[0] == shapes[1] and len(shapes[0]) == 1
         case "whole":
-            expected = part.tensor_shape if complete else (elements,)
-            return tags == ["F32"] and shapes[0] == expected
+            expected_shape: tuple[int, ...] = (elements,)
+            if is_whole_tensor:
+                expected_shape = part.tensor_shape
+            return dtypes == ["F32"] and shapes[0] == expected_shape
     # Factors: rows × K, often K singular values, and K × columns of the matrix that the part is.
-    left, *middle, right = shapes
-    if set(tags) != {"F32"} or len(left) != 2 or len(right) != 2:
+    left, *singular_values, right = shapes
+    if set(dtypes) != {"F32"} or len(left) != 2 or len(right) != 2:
         return False
     rank = left[1]
-    one_rank = right[0] == rank and all(values == (rank,) for values in middle)
-    matrix = (left[0], right[1])
-    if complete and len(part.tensor_shape) == 2 and matrix != part.tensor_shape:
+    if right[0] != rank or any(shape != (rank,) for shape in singular_values):
         return False
-    return one_rank and prod(matrix) == elements
+    matrix_shape = (left[0], right[1])
+    if is_whole_tensor and len(part.tensor_shape) == 2 and matrix_shape != part.tensor_shape:
+        return False
+    return prod(matrix_shape) == elements
 
 
 def _damaged(folder: Path, what: str, tensor: str | None = None) -> CheckpointError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 import torch
@@ -20,6 +20,10 @@ from ace_gui.checkpoints.reader import TensorReader, require_finite
 from ace_gui.checkpoints.side_files import own_file
 from ace_gui.checkpoints.writer import OutputTensor
 from ace_gui.engine.modules.stored import (
+    BLOCK_ROUTER,
+    CORRECTION,
+    MERGED_SHARES,
+    MODEL_ROUTER,
     MODULES,
     TRAINED,
     Layout,
@@ -39,7 +43,7 @@ from ace_gui.engine.streaming import elements_of, tensors_digest
 from ace_gui.errors import MismatchError, OutputError
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.linalg.passes import is_finite
-from ace_gui.methods.shared.expert_modules import ROUTED_WHOLE, ModuleKind, unpacked
+from ace_gui.methods.shared.expert_modules import ROUTED_ONCE, ModuleKind, unpacked
 from ace_gui.output_files import RECIPE
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.stored_formats import is_float
@@ -47,16 +51,18 @@ from ace_gui.stored_formats import is_float
 
 @dataclass(frozen=True, kw_only=True)
 class StoredModules:
-    """The modules of a merged folder, with all fields checked.
-
-    ``merged``: the weights that they belong to; ``tensors``: the modules' tensors.
-    """
+    """The modules of a merged folder, with all fields checked."""
 
     folder: Path
+    """The merged folder."""
     manifest: ModulesManifest
+    """The content of ``modules.json``."""
     layout: Layout
+    """The rows that the modules belong to."""
     merged: Checkpoint
+    """The weights that the modules belong to."""
     tensors: Checkpoint
+    """The modules' own tensors."""
 
     def rows(self, expert: str) -> Rows:
         """The rows of one expert by stored tensor. Raises CheckpointError."""
@@ -69,19 +75,23 @@ class StoredModules:
         if name not in self.tensors.tensors:
             return
         index = self.read(name)
-        rising = bool((index[1:] > index[:-1]).all())
-        if len(index) and not (rising and int(index[0]) >= 0 and int(index[-1]) < elements):
+        if not len(index):
+            return
+        ascends = bool((index[1:] > index[:-1]).all())
+        is_inside = int(index[0]) >= 0 and int(index[-1]) < elements
+        if not ascends or not is_inside:
             sentence = f"{MODULES} has `{plain(name)}` with entries that are not in the tensor."
             raise refusal(self.folder, f"{sentence} Merge again.", tensor=name)
 
     def difference(self, expert: str, row: str, elements: int) -> Tensor:
         """D of a row with this number of elements, flat as stored, float32.
 
+        The row is stored as a difference, not as a mask or change of the base (``_changes_base``).
         Raises CheckpointError.
         """
         prefix = f"{expert}/{row}/"
         form = form_of(prefix, self.tensors)
-        tensors = [self.read(prefix + what) for what in form]
+        tensors = [self.read(prefix + suffix) for suffix in form]
         if form[0] == "left":
             return (tensors[0] @ tensors[1]).reshape(-1)
         if form[0] == "index":
@@ -106,14 +116,14 @@ class StoredModules:
 
 def _trained_names(manifest: ModulesManifest, layout: Layout) -> list[str]:
     """The trained tensors that modules of this kind have."""
-    if manifest.kind in ROUTED_WHOLE:
-        return ["centre", "scale", "weight", "bias"]
+    if manifest.kind in ROUTED_ONCE:
+        return list(MODEL_ROUTER)
     if manifest.kind is ModuleKind.SURGERY:
-        return [f"{name}/{what}" for name in manifest.experts for what in ("down", "up")]
+        return [f"{expert}/{name}" for expert, name in product(manifest.experts, CORRECTION)]
     if manifest.kind is ModuleKind.BLOCKS:
         blocks = dict.fromkeys(block_of(part.tensor) for part in layout.parts.values())
-        names = ("hidden", "hidden_bias", "out", "out_bias")
-        return ["shared", *(f"{block}/{what}" for block in blocks for what in names)]
+        routers = [f"{block}/{name}" for block, name in product(blocks, BLOCK_ROUTER)]
+        return [MERGED_SHARES, *routers]
     return []
 
 
@@ -124,10 +134,10 @@ def read_described(folder: Path) -> tuple[ModulesManifest, Layout]:
     """
     manifest = read_manifest(folder)
     layout = read_layout(folder)
-    if layout.all is None:
+    if layout.listed_experts is None:
         experts = manifest.experts
     else:
-        experts = layout.all
+        experts = layout.listed_experts
     if experts != manifest.experts or not set(layout.names) <= set(experts):
         raise refusal(folder, f"{MODULES} and modules.json name different experts; merge again.")
     return manifest, layout
@@ -163,13 +173,14 @@ class TaskTensors:
     base: Checkpoint | None
     """The base; None if the modules need none."""
     head: Checkpoint | None
-    """The expert's own tensors; None without any."""
+    """The expert's own tensors, such as its task's head; None without any."""
 
     def outputs(self) -> Iterator[OutputTensor]:
         """Names, dtypes and shapes of ``tensors``."""
         infos = dict(self.modules.merged.tensors)
         if self.head is not None:
-            infos |= {name: self.head.tensors[stored] for name, stored in self._head_names.items()}
+            for name, expert_name in self._head_names.items():
+                infos[name] = self.head.tensors[expert_name]
         for name, info in infos.items():
             yield OutputTensor(name=name, dtype=info.dtype, shape=info.shape)
 
@@ -178,9 +189,9 @@ class TaskTensors:
         """The expert's names of its own tensors, by their names in the merged model."""
         if self.head is None:
             return {}
-        names = tuple(self.head.tensors)
-        merged_names = match_names(self.modules.merged.tensors, names)
-        return {merged_names.get(name, name): name for name in names}
+        expert_names = tuple(self.head.tensors)
+        merged_names = match_names(self.modules.merged.tensors, expert_names)
+        return {merged_names.get(name, name): name for name in expert_names}
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor, one at a time, in the merged model's dtype. Raises CheckpointError."""
@@ -195,29 +206,32 @@ class TaskTensors:
                 continue
             tensor = merged.read(name)
             if name in self.rows:
-                base_tensor = None if base is None else base.read(name)
+                base_tensor = None
+                if base is not None:
+                    base_tensor = base.read(name)
                 tensor = self._remade(name, tensor, base_tensor)
             yield name, tensor
         if self.head is not None:
             head = TensorReader(self.head)
-            for name, stored in head_names.items():
-                yield name, head.read(stored)
+            for name, expert_name in head_names.items():
+                yield name, head.read(expert_name)
 
     def _remade(self, name: str, merged: Tensor, base: Tensor | None) -> Tensor:
         """The expert's tensor of this name, in the merged one's dtype. Raises OutputError."""
         if merged.dtype == torch.float64:
-            wide = torch.float64
+            computing_dtype = torch.float64
         else:
-            wide = torch.float32
-        result = merged.to(wide).reshape(-1).clone()
+            computing_dtype = torch.float32
+        result = merged.to(computing_dtype).reshape(-1).clone()
         flat_base = None
         if base is not None:
-            flat_base = base.to(wide).reshape(-1)
+            flat_base = base.to(computing_dtype).reshape(-1)
         for row, part in self.rows[name].items():
             elements = elements_of(result, part)
-            if flat_base is not None and _of_base(self.modules, self.expert, row):
-                original = elements_of(flat_base, part)
-                elements.copy_(original + self._change(row, elements - original))
+            if flat_base is not None and _changes_base(self.modules, self.expert, row):
+                base_elements = elements_of(flat_base, part)
+                change = self._change(row, merged_change=elements - base_elements)
+                elements.copy_(base_elements + change)
             else:
                 elements.add_(self._difference(row, elements.numel()).reshape(elements.shape))
         remade = result.reshape(merged.shape).to(merged.dtype)
@@ -237,7 +251,7 @@ class TaskTensors:
             return difference
         # Those of blocks are differences D_t to the base, and the merged block is the base plus
         # Σ_t share_t D_t.
-        shares = stored.read(f"{TRAINED}shared").reshape(-1).tolist()
+        shares = stored.read(TRAINED + MERGED_SHARES).reshape(-1).tolist()
         experts = stored.manifest.experts
         if len(shares) != len(experts):
             raise refusal(
@@ -249,20 +263,21 @@ class TaskTensors:
                 difference = difference - share * stored.difference(expert, row, elements)
         return difference
 
-    def _change(self, row: str, shared: Tensor) -> Tensor:
-        """The expert's task vector of a row, in the shape of ``shared``, the merged one."""
+    def _change(self, row: str, merged_change: Tensor) -> Tensor:
+        """The expert's task vector of a row, in the shape and dtype of the merged one."""
         prefix = f"{self.expert}/{row}/"
         stored = self.modules
         if f"{prefix}mask" in stored.tensors.tensors:
-            chosen = unpacked(stored.read(f"{prefix}mask"), shared.numel())
+            mask = unpacked(stored.read(f"{prefix}mask"), merged_change.numel())
             scale = float(stored.read(f"{prefix}scale"))
-            return torch.where(chosen.reshape(shared.shape), shared * scale, 0)
-        factors = (stored.read(prefix + what) for what in ("u", "s", "vh"))
-        u, s, vh = (factor.to(shared.dtype) for factor in factors)
-        return ((u * s) @ vh).reshape(shared.shape)
+            return torch.where(mask.reshape(merged_change.shape), merged_change * scale, 0)
+        u = stored.read(f"{prefix}u").to(merged_change.dtype)
+        s = stored.read(f"{prefix}s").to(merged_change.dtype)
+        vh = stored.read(f"{prefix}vh").to(merged_change.dtype)
+        return ((u * s) @ vh).reshape(merged_change.shape)
 
 
-def _of_base(modules: StoredModules, expert: str, row: str) -> bool:
+def _changes_base(modules: StoredModules, expert: str, row: str) -> bool:
     """Whether an expert's tensors of a row change the base's weights instead of the merged ones."""
     return form_of(f"{expert}/{row}/", modules.tensors)[0] in {"mask", "u"}
 
@@ -292,11 +307,10 @@ def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensor
             "model with ace_gui.load_model, which attaches them."
         )
     rows = modules.rows(expert)
-    row_names = chain.from_iterable(rows.values())
-    needs_base = any(_of_base(modules, expert, row) for row in row_names)
+    row_names = chain.from_iterable(rows.values())  # the keys of the mappings
     base_folder = base
     opened_base = None
-    if needs_base:
+    if any(_changes_base(modules, expert, row) for row in row_names):
         base_folder = base or base_of(folder)
         opened_base = open_files(base_folder)
     task = TaskTensors(
@@ -331,20 +345,26 @@ def _require_base(task: TaskTensors) -> None:
     """Raise MismatchError if names, shapes or values differ from those of the merge's base."""
     if task.base is None or task.base_folder is None:
         return
-    wrong = f"{path_text(task.base_folder)} is not the base of this merge: "
+    start = f"{path_text(task.base_folder)} is not the base of this merge: "
     for name in task.rows:
         shape = task.modules.merged.tensors[name].shape
         info = task.base.tensors.get(name)
         if info is None or info.shape != shape or not is_float(info.dtype):
+            shapes = {"merged": shape}
+            if info is not None:
+                shapes["base"] = info.shape
             raise MismatchError(
-                f"{wrong}`{plain(name)}` differs. Name the base model.",
+                f"{start}`{plain(name)}` differs. Name the base model.",
                 path=task.base_folder,
                 tensor=name,
-                shapes={"merged": shape, **({"base": info.shape} if info else {})},
+                shapes=shapes,
             )
-    digest = task.modules.manifest.base
+    expected_digest = task.modules.manifest.base
+    if expected_digest is None:
+        return
     names = sorted({part.tensor for part in task.modules.layout.parts.values()})
     reader = TensorReader(task.base)
-    if digest is not None and tensors_digest((name, reader.read(name)) for name in names) != digest:
-        sentence = f"{wrong}its weights are others. Name the base model."
+    digest = tensors_digest((name, reader.read(name)) for name in names)
+    if digest != expected_digest:
+        sentence = f"{start}its weights are others. Name the base model."
         raise MismatchError(sentence, path=task.base_folder)

@@ -186,7 +186,7 @@ def test_padding_does_not_take_part_in_what_the_router_sees(twin: Path):
     model = ace_gui.load_model(twin)
     router = next(module for name, module in model.named_modules() if name == "ace_modules.0")
     seen: list[torch.Tensor] = []
-    router.seen = seen.append
+    router.observer = seen.append
     padded = torch.cat([GIVEN[:1], torch.zeros(1, 3, dtype=torch.long)], dim=1)
     mask = torch.tensor([[1, 1, 1, 1, 0, 0, 0]])
     with torch.inference_mode():
