@@ -100,7 +100,7 @@ class _TripletJoin:
     """The leading triplets of some experts, to be joined in either number format."""
 
     def __init__(self, experts: Experts, counted: Sequence[int]) -> None:
-        like = experts.seen(0)
+        like = experts.read_only_matrix(0)
         self.shape = like.shape
         self._experts = experts
         self._counted = counted

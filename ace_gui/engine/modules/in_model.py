@@ -31,7 +31,7 @@ from ace_gui.engine.modules.layers import (
     put_correction,
 )
 from ace_gui.engine.modules.one_by_one import one_by_one
-from ace_gui.engine.modules.smile import put_smile
+from ace_gui.engine.modules.smile_layers import put_smile
 from ace_gui.engine.modules.stored import (
     MODEL_ROUTER,
     MODULES,

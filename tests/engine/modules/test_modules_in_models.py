@@ -13,7 +13,7 @@ import transformers
 from safetensors.torch import load_file
 
 import ace_gui
-from ace_gui.engine.modules.smile import SmileExperts
+from ace_gui.engine.modules.smile_layers import SmileExperts
 from ace_gui.engine.modules.stored import MANIFEST, MODULES
 from ace_gui.engine.modules.task_tensors import open_task
 from ace_gui.engine.output.models_of_experts import write_task_model
