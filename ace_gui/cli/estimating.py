@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import psutil
 import torch
 from rich.console import Console
 
@@ -201,8 +202,11 @@ def _holds_only_zeros(file: Path) -> bool:
 
 
 def _measured(prepared: Prepared, command: Estimate | Merge) -> Speed:
+    own_start = time.time() - psutil.Process().create_time()  # that of the merge is as long
     started = time.monotonic()
-    start = 0.0
+    start = own_start
+    if not command.cluster:
+        use_threads(command.threads)
     with workers_at(command.cluster, "cpu", command.threads) as workers:
         if workers is not None:
             use_threads(workers.threads)
@@ -212,7 +216,7 @@ def _measured(prepared: Prepared, command: Estimate | Merge) -> Speed:
             for _ in workers.map_unordered(
                 os.getpid, [()] * workers.count, ["a worker"] * workers.count
             ):
-                start = time.monotonic() - started
+                start = own_start + time.monotonic() - started
         return replace(measured(prepared, workers), start=start)
 
 
@@ -266,7 +270,11 @@ def _print(estimate: _Estimated, folder: Path, device: torch.device, terminal: T
     if speed.scan:
         lines.append(f"Surveying the whole model first takes one worker {speed.scan:.3g} s.")
     if speed.start:
-        lines.append(f"Starting the workers takes {speed.start:.1f} s, which the times include.")
+        checking = estimate.written * speed.check
+        lines.append(
+            f"The times include {speed.start:.1f} s until the merge begins, and {checking:.1f} s "
+            "to read the output back."
+        )
     console.print()
     for line in lines:
         console.print(safe_text(line), soft_wrap=True)

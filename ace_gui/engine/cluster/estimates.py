@@ -99,6 +99,8 @@ class Speed:
     """Bytes per second."""
     write: float
     """Bytes per second of the writer."""
+    check: float = 0.0
+    """Seconds for reading back a byte of the output."""
     tried: Mapping[Any, float] = field(default_factory=dict)
     """Measured seconds for a row of a kind (``kind_of``)."""
     ratios: Mapping[Any, float] = field(default_factory=dict)
@@ -108,7 +110,7 @@ class Speed:
     scan: float = 0.0
     """Seconds for one worker to survey the whole model."""
     start: float = 0.0
-    """Seconds until workers are ready."""
+    """Seconds until the merge begins: for the program, opening the models, and the workers."""
 
     def seconds(self, row: PlanRow, prepared: Prepared) -> float:
         """Seconds for merging a row, including reading."""
@@ -174,7 +176,10 @@ def planned_units(prepared: Prepared, speed: Speed) -> list[PlannedUnit]:
 def schedule(
     planned: Sequence[PlannedUnit], workers: int, bytes_to_write: int, speed: Speed
 ) -> Schedule:
-    """The time until the last unit is written. ``planned``: in the order of assignment."""
+    """The time until the last unit is written and the output read back by the one that writes.
+
+    ``planned``: in the order of assignment.
+    """
     free = [0.0] * workers
     for unit in planned:
         heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
@@ -190,7 +195,8 @@ def schedule(
         bottleneck = "work"
     else:
         bottleneck = "largest unit"
-    seconds = speed.start + speed.scan / workers + max(merged, meanwhile) + late
+    checking = bytes_to_write * speed.check
+    seconds = speed.start + speed.scan / workers + max(merged, meanwhile) + late + checking
     return Schedule(
         workers=workers,
         seconds=seconds,

@@ -1,7 +1,8 @@
 """Measures the speed of workers on some units of the merge itself.
 
 No cost model of a method is needed. Trials are timed from reading to writing, on all workers at
-once, because these share a machine's memory and disk.
+once, because these share a machine's memory and disk. Without workers, as many matrices are tried
+at once as the merge has in work. Then the output is read back, as at the end of a merge.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -19,7 +22,7 @@ from typing import Any, Final
 
 import torch
 
-from ace_gui.checkpoints.writer import OutputTensor, ShardedWriter, plan_shards
+from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_shards
 from ace_gui.engine.cluster.estimates import (
     SOME_BYTES,
     SOME_FLOPS,
@@ -33,6 +36,7 @@ from ace_gui.engine.cluster.estimates import (
 from ace_gui.engine.cluster.ray_workers import SCANNED_ELEMENTS, RayWorkers
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.readers import Readers
+from ace_gui.engine.merging.store import verify_shards
 from ace_gui.engine.merging.surveying import SurveyGroup, groups, surveyed
 from ace_gui.engine.merging.units import (
     PACKED,
@@ -45,7 +49,9 @@ from ace_gui.engine.merging.units import (
     units,
 )
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.errors import MethodError, NonFiniteError
+from ace_gui.engine.planning.requirements import matrices_at_once
+from ace_gui.engine.streaming import ordered
+from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.output_files import sync
 
 LARGE: Final = 1 << 20
@@ -55,7 +61,10 @@ ROUNDS: Final = 3
 """Most rows of a kind that each worker merges, as far as rows and time suffice."""
 
 TRIAL_SECONDS: Final = 20.0
-"""Seconds for trials of rows."""
+"""Seconds for trials of rows, at least."""
+
+TRIAL_SHARE: Final = 0.05
+"""Share of the merge's time for trials of rows, where that is more."""
 
 TRIAL: Final = "a trial"
 
@@ -77,46 +86,73 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     groundwork = replace(prepared.groundwork, findings=dict(prepared.groundwork.findings))
     prepared = replace(prepared, groundwork=groundwork)
     scan = sum(_scan_time(group, prepared, workers) for group in groups(prepared))
-    deadline = time.monotonic() + TRIAL_SECONDS
+    began = time.monotonic()
+    readers = Readers(prepared)
     trials = list[tuple[PlanRow, _Timed]]()
     speed = _speed_of(trials, prepared, scan)
-    merging: Merging
-    if workers is None:
-        merging = partial(_merged_here, Readers(prepared))
-        count = 1
-    else:
-        merging = workers.merged
-        count = workers.count
     with TemporaryDirectory(prefix="ace-trial-") as folder:
         for rows in _rows_by_kind(prepared):
-            expected = speed.seconds(rows[0], prepared)
-            remaining = deadline - time.monotonic()
+            ways = _ways(rows[0], readers, workers)
+            expected = speed.seconds(rows[0], prepared) * ways.in_turn
+            remaining = _allowed(prepared, speed) - (time.monotonic() - began)
             if expected > remaining:
                 continue
             if ROUNDS * expected < remaining:
                 rounds = ROUNDS
             else:
                 rounds = 1
-            chosen = _units_to_try(rows, prepared, count, rounds)
+            chosen = _units_to_try(rows, prepared, ways.count, rounds)
             try:
-                trials.append((rows[0], _tried(chosen, prepared, merging, count, Path(folder))))
+                timed = _tried(chosen, prepared, ways, Path(folder))
             except (MethodError, NonFiniteError):  # the merge itself reports it
                 continue
+            trials.append((rows[0], timed))
             speed = _speed_of(trials, prepared, scan)
     return speed
 
 
+def _allowed(prepared: Prepared, speed: Speed) -> float:
+    """Seconds for trials of a merge that takes so long by what is known so far."""
+    forecast = sum(speed.seconds(row, prepared) for row in prepared.plan.rows if row.in_base)
+    return max(TRIAL_SECONDS, TRIAL_SHARE * forecast)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ways:
+    """How rows of a kind are tried."""
+
+    merging: Merging
+    """What merges units."""
+    count: int
+    """How many units are merged at once."""
+    in_turn: int
+    """Of how many units at once the seconds count for one worker."""
+
+
+def _ways(row: PlanRow, readers: Readers, workers: RayWorkers | None) -> _Ways:
+    """By the workers, or by this process as it merges."""
+    if workers is not None:
+        return _Ways(merging=workers.merged, count=workers.count, in_turn=1)
+    if readers.prepared.is_whole(row):
+        at_once = matrices_at_once(readers.prepared, None)
+    else:
+        at_once = 1
+    merging = partial(_merged_here, readers, at_once)
+    return _Ways(merging=merging, count=at_once, in_turn=at_once)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Timed:
-    """Durations of trials.
-
-    ``seconds``: of one row; ``synced``: bytes flushed to disk after some of them, in ``syncing``
-    seconds.
-    """
+    """Durations of trials."""
 
     seconds: float
+    """Of one row, for one worker."""
     synced: int
+    """Bytes flushed to disk after some of them."""
     syncing: float
+    """The seconds of that."""
+    checking: float
+    """Seconds to read these bytes back; 0 if they were not."""
 
 
 def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
@@ -133,12 +169,25 @@ def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan
     write = SOME_BYTES
     if syncing:
         write = sum(timed.synced for _, timed in large) / syncing
+    check = 0.0
+    checked = [timed for _, timed in large if timed.checking]
+    if checked:
+        seconds = sum(timed.checking for timed in checked)
+        check = seconds / sum(timed.synced for timed in checked)
     ratios = {}
     for row, timed in large:  # of equal keys, the largest trial counts
         ratio = timed.seconds / some_seconds(row, prepared)
         ratios[kind_without_shape(row, prepared)] = ratio
     tried = {kind_of(row, prepared): timed.seconds for row, timed in trials}
-    return Speed(flops=flops, read=read, write=write, tried=tried, ratios=ratios, scan=scan)
+    return Speed(
+        flops=flops,
+        read=read,
+        write=write,
+        check=check,
+        tried=tried,
+        ratios=ratios,
+        scan=scan,
+    )
 
 
 def _rows_by_kind(prepared: Prepared) -> Iterator[list[PlanRow]]:
@@ -151,10 +200,8 @@ def _rows_by_kind(prepared: Prepared) -> Iterator[list[PlanRow]]:
     return iter(sorted(kinds, key=lambda rows: some_seconds(rows[0], prepared)))
 
 
-def _tried(
-    chosen: Sequence[Unit], prepared: Prepared, merging: Merging, count: int, folder: Path
-) -> _Timed:
-    """Units of rows of one kind, merged by all workers at once and written."""
+def _tried(chosen: Sequence[Unit], prepared: Prepared, ways: _Ways, folder: Path) -> _Timed:
+    """Units of rows of one kind, merged by all workers at once, written and read back."""
     rows = {row.tensor: row for unit in chosen for row in unit}
     dtype = chosen[0][0].output_dtype(prepared.recipe.out_dtype)
     outputs = [
@@ -167,19 +214,34 @@ def _tried(
     (folder / TOKEN).write_text(TRIAL, encoding="ascii")
     shared = SharedOutput(store=folder, model=folder, shards=shards, token=TRIAL)
     ShardedWriter(folder, shards)  # makes the files, to which workers write
-    events = merging(chosen, prepared, dict.fromkeys(rows, dtype), shared)
-    seconds = [unit.seconds for unit in events if unit is not None]
+    events = ways.merging(chosen, prepared, dict.fromkeys(rows, dtype), shared)
+    merged = [unit for unit in events if unit is not None]
+    seconds = [unit.seconds for unit in merged]
     files = [folder / shard.file_name for shard in shards]
     started = time.monotonic()
     for file in files:
         sync(file)
     syncing = time.monotonic() - started
+    checking = _checking(folder, shards, merged)
     for file in files:
         file.unlink()
-    if len(seconds) > count:  # of several rounds, the first only warms the workers up
-        seconds = seconds[count:]
-    mean = fmean(seconds) / len(chosen[0])
-    return _Timed(seconds=mean, synced=synced, syncing=syncing)
+    if len(seconds) > ways.count:  # of several rounds, the first only warms the workers up
+        seconds = seconds[ways.count :]
+    mean = fmean(seconds) / len(chosen[0]) / ways.in_turn
+    return _Timed(seconds=mean, synced=synced, syncing=syncing, checking=checking)
+
+
+def _checking(folder: Path, shards: Sequence[Shard], merged: Sequence[UnitMerged]) -> float:
+    """Seconds to read the files back; 0 if they cannot be compared with what was merged."""
+    rows = [row for unit in merged for row in unit.rows]
+    checksums = {row.tensor: row.written for row in rows if row.written is not None}
+    if {tensor.name for shard in shards for tensor in shard.tensors} != set(checksums):
+        return 0.0
+    started = time.monotonic()
+    with suppress(OutputError):  # the merge itself reports it
+        verify_shards(folder, shards, checksums)
+        return time.monotonic() - started
+    return 0.0
 
 
 def _units_to_try(
@@ -200,13 +262,24 @@ def _units_to_try(
 
 def _merged_here(
     readers: Readers,
+    at_once: int,
     units: Sequence[Unit],
     _prepared: Prepared,
     dtypes: Mapping[str, str],
     shared: SharedOutput | None,
 ) -> Iterator[UnitMerged]:
+    """As in the merge, each matrix has its share of the threads."""
     budgets = budgets_of(torch.device("cpu"))
-    return (merge_unit(unit, readers, budgets, dtypes, shared) for unit in units)
+
+    def merge(unit: Unit) -> UnitMerged:
+        return merge_unit(unit, readers, budgets, dtypes, shared)
+
+    if at_once == 1:
+        yield from map(merge, units)
+        return
+    share = max(1, torch.get_num_threads() // at_once)
+    with ThreadPoolExecutor(at_once, initializer=partial(torch.set_num_threads, share)) as pool:
+        yield from ordered(pool, merge, units, ahead=at_once)
 
 
 def _scan_time(group: SurveyGroup, prepared: Prepared, workers: RayWorkers | None) -> float:

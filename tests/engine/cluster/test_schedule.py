@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
+import threading
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig
@@ -27,6 +30,7 @@ from ace_gui.engine.cluster.estimates import (
 )
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.plan import bytes_in_output
+from ace_gui.engine.merging.units import merge_unit
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.machine import total_memory
 from tests.helpers.command import ace_gui
@@ -75,6 +79,65 @@ def test_start_and_looks_count():
     speed = replace(FAST_DISK, start=3.0, scan=8.0)
     more = schedule([unit(1.0)] * 8, 4, 0, speed).seconds
     assert more - schedule([unit(1.0)] * 8, 4, 0, FAST_DISK).seconds == pytest.approx(3 + 8 / 4)
+
+
+def test_reading_the_output_back_counts_once_whatever_the_workers():
+    """The process that writes reads it back after the last unit."""
+    speed = replace(FAST_DISK, check=1e-6)
+    for workers in (1, 4):
+        planned = [unit(1.0)] * 8
+        more = schedule(planned, workers, 3_000_000, speed).seconds
+        assert more - schedule(planned, workers, 3_000_000, FAST_DISK).seconds == pytest.approx(3)
+
+
+@pytest.mark.parametrize("method", ["ace", "ties"])
+def test_matrices_are_tried_as_the_merge_has_them_in_work(gpt2: Family, monkeypatch, method: str):
+    """Several at once with one thread of their own, and one after another in parts."""
+    together = list[tuple[bool, int]]()
+    running = 0
+    most = 0
+    lock = threading.Lock()
+    both = threading.Barrier(2, timeout=5)
+
+    def merged(unit, readers, *arguments):
+        nonlocal running, most
+        is_whole = readers.prepared.is_whole(unit[0])
+        with lock:
+            running += 1
+            most = max(most, running)
+        if is_whole:
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait()
+        together.append((is_whole, torch.get_num_threads()))
+        try:
+            return merge_unit(unit, readers, *arguments)
+        finally:
+            with lock:
+                running -= 1
+
+    monkeypatch.setattr(trials, "merge_unit", merged)
+    monkeypatch.setattr(trials, "matrices_at_once", lambda _prepared, _limit: 2)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        measured(prepare(recipe_of(gpt2, merge_method=method)))
+    finally:
+        torch.set_num_threads(threads)
+    assert most == (2 if method == "ace" else 1)
+    assert {count for is_whole, count in together if is_whole} <= {1}
+    assert {count for is_whole, count in together if not is_whole} <= {2}
+
+
+def test_the_output_is_read_back_in_a_trial(gpt2: Family, monkeypatch):
+    monkeypatch.setattr(trials, "LARGE", 0)
+    assert measured(prepare(recipe_of(gpt2, merge_method="linear"))).check > 0
+
+
+def test_a_long_merge_is_tried_for_longer(gpt2: Family, monkeypatch):
+    prepared = prepare(recipe_of(gpt2))
+    monkeypatch.setattr(trials, "TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(trials, "SOME_FLOPS", 1.0)  # it seems to take years
+    assert measured(prepared).tried
 
 
 @pytest.mark.parametrize("method", ["ace", "ties", "pcb"])
@@ -145,6 +208,15 @@ def test_no_time_no_trial(gpt2: Family, monkeypatch):
     assert not speed.tried
     assert (speed.flops, speed.read) == (SOME_FLOPS, SOME_BYTES)
     assert all(unit.seconds > 0 for unit in planned_units(prepared, speed))
+
+
+def test_the_time_of_a_command_has_its_start_and_its_end(gpt2: Family, tmp_path):
+    record = tmp_path / "plan.json"
+    done = ace_gui("estimate", file_of(tmp_path, gpt2), "--threads", "1", "--json", record)
+    assert done.returncode == 0, done.stderr
+    assert "until the merge begins" in done.stdout
+    content = json.loads(record.read_text())
+    assert content["schedules"][0]["seconds"] > content["speed"]["start"] > 0
 
 
 def test_command_reads_headers_alone(tmp_path):
