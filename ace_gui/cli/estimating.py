@@ -23,8 +23,8 @@ from ace_gui.cli.options import counts_given
 from ace_gui.cli.streams import say
 from ace_gui.engine.capabilities import memory_of, resolve_device, use_threads
 from ace_gui.engine.cluster.estimates import (
-    SOME_BYTES,
-    SOME_FLOPS,
+    ASSUMED_BYTES,
+    ASSUMED_FLOPS,
     PlannedUnit,
     Schedule,
     Speed,
@@ -33,7 +33,7 @@ from ace_gui.engine.cluster.estimates import (
 )
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at
-from ace_gui.engine.cluster.trials import measured
+from ace_gui.engine.cluster.trials import measured_speed
 from ace_gui.engine.contract.plan import Check, CheckVerdict
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.planning.prepared import Prepared
@@ -166,7 +166,7 @@ def _estimated(prepared: Prepared, command: Estimate | Merge, counts: Sequence[i
     disk = getattr(command, "disk", None)
     paths = [file.path for file in prepared.files if file.path.suffix == ".safetensors"]
     zeros = tuple(path for path in dict.fromkeys(paths) if _holds_only_zeros(path))
-    speed = assumed = Speed(flops=SOME_FLOPS, read=SOME_BYTES, write=SOME_BYTES)
+    speed = assumed = Speed(flops=ASSUMED_FLOPS, read=ASSUMED_BYTES, write=ASSUMED_BYTES)
     if gigaflops is None and not zeros:
         speed = _measured(prepared, command)
     sources = {
@@ -217,7 +217,7 @@ def _measured(prepared: Prepared, command: Estimate | Merge) -> Speed:
                 os.getpid, [()] * workers.count, ["a worker"] * workers.count
             ):
                 start = own_start + time.monotonic() - started
-        return replace(measured(prepared, workers), start=start)
+        return replace(measured_speed(prepared, workers), start=start)
 
 
 def _print_units(planned: Sequence[PlannedUnit], console: Console) -> None:

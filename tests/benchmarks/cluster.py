@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ace_gui.engine.cluster.estimates import planned_units, schedule
 from ace_gui.engine.cluster.ray_workers import RayWorkers, workers_at
-from ace_gui.engine.cluster.trials import measured
+from ace_gui.engine.cluster.trials import measured_speed
 from ace_gui.engine.contract.plan import bytes_in_output
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
@@ -53,7 +53,7 @@ def now():
     return time.monotonic(), processor_seconds()
 
 units, marks = [], {}
-results, welcome = ray_workers.RayWorkers.results, ray_workers.RayWorkers._welcome
+results, welcome = ray_workers.RayWorkers.results, ray_workers.RayWorkers._check
 def noted(self, calls, **more):
     for found in results(self, calls, **more):
         if found is not None:
@@ -62,7 +62,7 @@ def noted(self, calls, **more):
 def welcomed(self, kind):
     welcome(self, kind)
     marks["ready"] = now()  # the last one counts
-ray_workers.RayWorkers.results, ray_workers.RayWorkers._welcome = noted, welcomed
+ray_workers.RayWorkers.results, ray_workers.RayWorkers._check = noted, welcomed
 options = workflow.Options(device="cpu", threads=int(sys.argv[3]), cluster=sys.argv[4])
 for event in workflow.merge_to_folder(load_recipe(Path(sys.argv[1])), Path(sys.argv[2]), options):
     if isinstance(event, MergeStarted):
@@ -149,7 +149,7 @@ def predictions(folder: Path, experts: int, methods: Sequence[str]) -> None:
             ):  # till they have opened it
                 pass
             started = time.monotonic()
-            speed = measured(prepared, workers)
+            speed = measured_speed(prepared, workers)
             written = bytes_in_output(prepared.plan.rows, None)
             reported = schedule(planned_units(prepared, speed), 2, written, speed).seconds
             tried = time.monotonic() - started

@@ -26,13 +26,13 @@ from ace_gui.stored_formats import FORMATS
 UNIT_SECONDS: Final = 0.005
 """Seconds for sending a unit to a worker and receiving its result, not counting its bytes."""
 
-LATE: Final = 0.1
-"""Fraction of memory for output that the system has not written to disk yet."""
+UNWRITTEN_SHARE: Final = 0.1
+"""Share of the machine's memory that the system fills with output before it writes to the disk."""
 
-SOME_FLOPS: Final = 2e10
+ASSUMED_FLOPS: Final = 2e10
 """Operations per second assumed for an unknown worker."""
 
-SOME_BYTES: Final = 5e8
+ASSUMED_BYTES: Final = 5e8
 """Bytes per second that an unknown worker is assumed to read or write."""
 
 ENTRY_FLOPS: Final = 4.0
@@ -68,25 +68,29 @@ def row_bytes(row: PlanRow, prepared: Prepared) -> int:
     return entries * (models * FORMATS[row.dtype].bits + FORMATS[output].bits) // 8
 
 
-def some_seconds(row: PlanRow, prepared: Prepared) -> float:
+def assumed_seconds(row: PlanRow, prepared: Prepared) -> float:
     """Estimated seconds for merging a row on an unknown worker."""
-    return row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, prepared) / SOME_BYTES
+    return row_flops(row, prepared) / ASSUMED_FLOPS + row_bytes(row, prepared) / ASSUMED_BYTES
 
 
-def largest_first(units: Iterable[Unit], prepared: Prepared) -> list[Unit]:
+def largest_first(unordered: Iterable[Unit], prepared: Prepared) -> list[Unit]:
     """The units in the order in which workers get them: most work first."""
 
     def seconds(unit: Unit) -> float:
-        return sum(some_seconds(row, prepared) for row in unit)
+        return sum(assumed_seconds(row, prepared) for row in unit)
 
-    return sorted(units, key=seconds, reverse=True)
+    return sorted(unordered, key=seconds, reverse=True)
 
 
 def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
-    """Memory for merging the rows of a unit: that of the largest one, and all results."""
-    members = list(rows)
-    results = sum(prod(row.shape) * FORMATS[row.store_dtype].bits // 8 for row in members)
-    return with_freed(max(working_set(row, prepared) for row in members) + results)
+    """Memory for merging the rows of a unit: that of the largest one, and all results.
+
+    Includes what the allocator keeps of freed memory (``with_freed``).
+    """
+    unit = list(rows)
+    results = sum(prod(row.shape) * FORMATS[row.store_dtype].bits // 8 for row in unit)
+    largest = max(working_set(row, prepared) for row in unit)
+    return with_freed(largest + results)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +100,16 @@ class Speed:
     flops: float
     """Operations per second."""
     read: float
-    """Bytes per second."""
+    """Bytes per second that a worker reads."""
     write: float
-    """Bytes per second of the writer."""
+    """Bytes per second that the writer writes."""
     check: float = 0.0
     """Seconds for reading back a byte of the output."""
     tried: Mapping[Any, float] = field(default_factory=dict)
-    """Measured seconds for a row of a kind (``kind_of``)."""
+    """Measured seconds for a row, by kind of row (``kind_of``)."""
     ratios: Mapping[Any, float] = field(default_factory=dict)
-    """Measured divided by estimated seconds (``some_seconds``) of the largest trial, by
-    ``kind_without_shape``.
+    """Measured seconds divided by ``assumed_seconds``, by ``kind_without_shape``. Of several,
+    the largest trial counts.
     """
     scan: float = 0.0
     """Seconds for one worker to survey the whole model."""
@@ -115,11 +119,11 @@ class Speed:
     def seconds(self, row: PlanRow, prepared: Prepared) -> float:
         """Seconds for merging a row, including reading."""
         kind = kind_of(row, prepared)
-        alike = kind_without_shape(row, prepared)
         if kind in self.tried:
             return self.tried[kind]
-        if alike in self.ratios:
-            return self.ratios[alike] * some_seconds(row, prepared)
+        general_kind = kind_without_shape(row, prepared)
+        if general_kind in self.ratios:
+            return self.ratios[general_kind] * assumed_seconds(row, prepared)
         computing = row_flops(row, prepared) / self.flops
         reading = row_bytes(row, prepared) / self.read
         return computing + reading
@@ -145,15 +149,16 @@ class PlannedUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A merge by ``workers``: ``seconds`` from starting them to the last byte.
-
-    ``busy``: share of their time; ``bottleneck``: "work", "largest unit" or "writing".
-    """
+    """The times of a merge."""
 
     workers: int
+    """Number of workers."""
     seconds: float
+    """From starting the workers to the last byte on the disk."""
     busy: float
+    """Share of the workers' time in which they work."""
     bottleneck: str
+    """What takes the longest: "work", "largest unit" or "writing"."""
 
 
 def planned_units(prepared: Prepared, speed: Speed) -> list[PlannedUnit]:
@@ -180,29 +185,29 @@ def schedule(
 
     ``planned``: in the order of assignment.
     """
-    free = [0.0] * workers
+    free_at = [0.0] * workers  # a heap: when each worker is free, after the survey
     for unit in planned:
-        heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
-    work = speed.scan + sum(unit.seconds + UNIT_SECONDS for unit in planned)
-    merged = max(free)
+        start = heapq.heappop(free_at)
+        heapq.heappush(free_at, start + unit.seconds + UNIT_SECONDS)
+    merge_seconds = max(free_at)
     # The writer writes while units are merged. At the end, the system still holds a part in memory.
-    late = min(bytes_to_write, LATE * total_memory()) / speed.write
-    meanwhile = bytes_to_write / speed.write - late
+    unwritten = min(bytes_to_write, UNWRITTEN_SHARE * total_memory())
+    seconds_at_end = unwritten / speed.write
+    seconds_meanwhile = bytes_to_write / speed.write - seconds_at_end
     longest = max((unit.seconds for unit in planned), default=0.0)
-    if meanwhile > merged:
+    if seconds_meanwhile > merge_seconds:
         bottleneck = "writing"
-    elif merged > 1.1 * longest:
+    elif merge_seconds > 1.1 * longest:
         bottleneck = "work"
     else:
         bottleneck = "largest unit"
-    checking = bytes_to_write * speed.check
-    seconds = speed.start + speed.scan / workers + max(merged, meanwhile) + late + checking
-    return Schedule(
-        workers=workers,
-        seconds=seconds,
-        busy=work / (workers * seconds) if seconds else 0.0,
-        bottleneck=bottleneck,
-    )
+    seconds = speed.start + speed.scan / workers + max(merge_seconds, seconds_meanwhile)
+    seconds += seconds_at_end + bytes_to_write * speed.check
+    work = speed.scan + sum(unit.seconds + UNIT_SECONDS for unit in planned)
+    busy = 0.0
+    if seconds:
+        busy = work / (workers * seconds)
+    return Schedule(workers=workers, seconds=seconds, busy=busy, bottleneck=bottleneck)
 
 
 def kind_of(row: PlanRow, prepared: Prepared) -> tuple[Any, ...]:

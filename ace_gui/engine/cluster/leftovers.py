@@ -19,15 +19,21 @@ import psutil
 TOKEN: Final = "RAY_AUTH_TOKEN"
 """Environment variable with the token, set in every process of a cluster and nowhere else."""
 
-_SECONDS: Final = 10.0
-_PAUSE: Final = 0.1
+_LONGEST_SECONDS: Final = 10.0
+"""Seconds after which it no longer looks for processes."""
+
+_PAUSE_SECONDS: Final = 0.1
+"""Seconds between two looks."""
 
 
 def end_all(token: str, folder: str) -> None:
-    """Kill the processes of the cluster with this token, then remove its folder."""
-    quiet = 0
+    """Kill the processes of the cluster with this token, then remove its folder.
+
+    It ends when it has found none twice in a row, as processes may still start others.
+    """
+    empty_looks = 0
     started = time.monotonic()
-    while quiet < 2 and time.monotonic() - started < _SECONDS:
+    while empty_looks < 2 and time.monotonic() - started < _LONGEST_SECONDS:
         processes = [leftover for leftover in psutil.process_iter() if _is_of(leftover, token)]
         for process in processes:
             try:
@@ -35,10 +41,10 @@ def end_all(token: str, folder: str) -> None:
             except psutil.Error:
                 continue
         if processes:
-            quiet = 0
+            empty_looks = 0
         else:
-            quiet = quiet + 1
-        time.sleep(_PAUSE)
+            empty_looks += 1
+        time.sleep(_PAUSE_SECONDS)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -51,11 +57,11 @@ def _is_of(process: psutil.Process, token: str) -> bool:
 
 def main() -> None:
     """Wait for the end of the input."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(kind, signal.SIG_IGN)
     token = sys.stdin.readline().strip()
     folder = sys.stdin.readline().rstrip("\n")
-    sys.stdin.read()
+    sys.stdin.read()  # returns when the starting process closes the input or is gone
     if token and folder:
         end_all(token, folder)
 

@@ -28,7 +28,7 @@ from ace_gui.engine.cluster import leftovers
 from ace_gui.errors import ClusterError
 
 TICK: Final = 0.1
-"""Seconds between pauses in which the caller may stop."""
+"""Seconds of waiting after which the caller may stop."""
 
 STARTS: Final = 3
 """Number of attempts to start a cluster on this machine."""
@@ -52,6 +52,8 @@ LONGEST_FOLDER: Final = 16
 """Longest path of a cluster's folder in characters, because paths of sockets are limited."""
 
 MOST_WORKERS: Final = 4096
+"""Most workers on this machine."""
+
 _LOCAL: Final = re.compile(r"local:([0-9]{1,4})")
 _REMOTE: Final = re.compile(r"ray://[A-Za-z0-9.\-\[\]:_]+:[0-9]{1,5}")
 
@@ -64,27 +66,28 @@ _SETTINGS: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-_HERE: Final = {
+"""Settings of every cluster, as environment variables."""
+
+_LOCAL_SETTINGS: Final = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback only, as on Linux
     "RAY_worker_niceness": "0",  # otherwise other processes get the CPU first
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "1",  # nothing in it is worth waiting for
     "RAY_AUTH_MODE": "token",
     "SPT_NOENV": "1",  # titles of processes leave their environment readable
 }
-"""Settings of a cluster that is started on this machine."""
+"""Further settings of a cluster that is started on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """The workers' location.
-
-    ``workers``: number of workers on this machine, in a temporary cluster for the merge; None: as
-    many as the cluster at ``url`` can run. ``url`` "auto": the cluster that this machine belongs
-    to.
-    """
+    """The workers' location."""
 
     workers: int | None = None
+    """Number of workers on this machine, in a temporary cluster for the merge; None: as many as the
+    cluster at ``url`` can run.
+    """
     url: str = ""
+    """Address of a cluster; "auto": the one that this machine belongs to."""
 
     @classmethod
     def of(cls, text: str) -> Self:
@@ -107,80 +110,93 @@ class Address:
 class RayCluster:
     """The cluster of the workers, controlled by a thread because starting takes seconds.
 
-    ``ray``: the module; ``count``: number of workers it can run, once it ``is_ready``. The thread
-    lives as long as Ray, because the system ends Ray's servers with the thread that started them.
+    The thread lives as long as Ray, because the system ends Ray's servers with the thread that
+    started them.
     """
 
     def __init__(self, address: Address, threads: int, *, gpus: bool) -> None:
+        """``threads``: of each worker. ``gpus``: whether each worker needs one."""
         self.ray: Any = None
+        """The module, once the cluster ``is_ready``."""
         self.count = 0
+        """Number of workers that it can run, once it ``is_ready``."""
         self._address = address
         self._threads = threads
         self._gpus = gpus
         self._thread: Thread | None = None
-        self._begun = Event()
-        self._over = Event()
-        self._failed: ClusterError | None = None
-        self._other_processes: set[psutil.Process] | None = None
+        self._has_begun = Event()
+        self._must_end = Event()
+        self._failure: ClusterError | None = None
+        """Why Ray could not be started."""
+        self._earlier_children: set[psutil.Process] | None = None
+        """Child processes before Ray was started; None before the start."""
         self._servers: list[psutil.Process] = []
-        self._head: tuple[str, int] | None = None
+        """Ray's servers on this machine."""
+        self._head_address: tuple[str, int] | None = None
+        """Host and port of the server of a cluster that this machine belongs to."""
         self._guard: subprocess.Popen[str] | None = None
+        """The process that ends a local cluster when this one is gone (``leftovers``)."""
         self._folder = ""
+        """The folder of a local cluster."""
 
     def is_ready(self) -> bool:
         """Whether Ray runs; the first call starts it. Raises ClusterError if starting failed."""
         if self._thread is None:
-            self._thread = Thread(target=self._keep, name="Ray", daemon=True)
+            self._thread = Thread(target=self._start_and_end, name="Ray", daemon=True)
             self._thread.start()
-        if self._failed is not None:
-            raise self._failed
-        return self._begun.is_set()
+        if self._failure is not None:
+            raise self._failure
+        return self._has_begun.is_set()
 
     def is_there(self) -> bool:
         """Whether Ray's servers on this machine run; those elsewhere report errors themselves."""
         if self._servers:
             return all(map(_runs, self._servers))
-        if not self._head:
+        if not self._head_address:
             return True
         try:
-            with socket.create_connection(self._head, timeout=TICK):
+            with socket.create_connection(self._head_address, timeout=TICK):
                 return True
         except OSError:
             return False
 
     def close(self) -> None:
         """End the cluster if it was started here, also while it is starting."""
-        self._over.set()
+        self._must_end.set()
         if self._thread is None:
             return
-        if self._begun.is_set():
-            self._thread.join(END_SECONDS if self._address.is_local else None)
+        if self._has_begun.is_set():
+            longest_seconds = None
+            if self._address.is_local:
+                longest_seconds = END_SECONDS
+            self._thread.join(longest_seconds)
         else:
             for process in self._started_here():  # the thread then notices, and ends
                 with suppress(psutil.Error):
                     process.kill()
         self._end_leftovers()
 
-    def _keep(self) -> None:
-        """Start Ray, wait, and end it."""
+    def _start_and_end(self) -> None:
+        """Start Ray, wait until it must end, and end it."""
         with _one_at_a_time:
-            if self._over.is_set():
+            if self._must_end.is_set():
                 return
             settings = dict(_SETTINGS)
             if self._address.is_local:
-                settings |= _HERE | {leftovers.TOKEN: _token()}
+                settings |= _LOCAL_SETTINGS
+                settings[leftovers.TOKEN] = _token()
                 self._begin_guard()
-            self._other_processes = set(psutil.Process().children())
+            self._earlier_children = set(psutil.Process().children())
             with _environment(settings):
                 try:
                     self._run()
                 except ClusterError as error:
-                    self._failed = error
+                    self._failure = error
 
     def _run(self) -> None:
-        """Reach the cluster, and keep it until it is ``_over``. Raises ClusterError."""
+        """Reach the cluster, and keep it until it ``_must_end``. Raises ClusterError."""
         if not self._address.is_local:
-            _require_answer(self._address.url, self._over)
+            _require_answer(self._address.url, self._must_end)
         import ray
 
         _prepare_ray()
@@ -188,13 +204,16 @@ class RayCluster:
             self._connect(ray)
             self.count = _count_of_workers(ray, self._address, self._threads, gpus=self._gpus)
             self.ray = ray
-            self._begun.set()
-            self._over.wait()
+            self._has_begun.set()
+            self._must_end.wait()
         finally:
             self._end(ray)
 
     def _begin_guard(self) -> None:
-        """Create a private folder for the cluster, and a process that ends it with this one."""
+        """Create a private folder for the cluster, and the process that ends the cluster.
+
+        That process does so when this one has ended (``leftovers``).
+        """
         parent = tempfile.gettempdir()
         if len(parent) > LONGEST_FOLDER and os.name == "posix":
             parent = "/tmp"
@@ -219,20 +238,22 @@ class RayCluster:
 
     def _end(self, ray: Any) -> None:
         """End Ray, including what remains of it if its servers have ended before."""
-        started = list[psutil.Process]()
+        ray_processes = list[psutil.Process]()
         if self._address.is_local:
             with suppress(psutil.Error):
                 for process in self._started_here():
-                    started += [process, *process.children(recursive=True)]
+                    ray_processes.append(process)
+                    ray_processes += process.children(recursive=True)
         ray.shutdown()
-        for process in started:
+        for process in ray_processes:
             with suppress(psutil.Error):
                 process.kill()
 
     def _connect(self, ray: Any) -> None:
         """Start or reach the cluster.
 
-        A busy machine may exceed Ray's own time limit; it then tries again.
+        On a busy machine, Ray may exceed its own time limit. A local cluster is then started again,
+        up to ``STARTS`` times in all.
         """
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if self._address.workers:
@@ -241,13 +262,14 @@ class RayCluster:
             options["_temp_dir"] = str(Path(self._folder, "ray"))  # Ray opens it to all users
         else:
             options["address"] = self._address.url
-        for attempt in range(STARTS, 0, -1):
+        for attempt in range(1, STARTS + 1):
             try:
                 ray.init(**options)
                 break
             except Exception as error:
                 ray.shutdown()
-                if attempt == 1 or self._over.is_set() or not self._address.is_local:
+                is_last = attempt == STARTS or not self._address.is_local
+                if is_last or self._must_end.is_set():
                     raise _unreachable(self._address.url, str(error)) from None
         if self._address.is_local:
             self._servers = [
@@ -255,17 +277,17 @@ class RayCluster:
             ]
         elif self._address.url == "auto":
             host, port = ray.get_runtime_context().gcs_address.rsplit(":", 1)
-            self._head = (host.strip("[]"), int(port))
+            self._head_address = (host.strip("[]"), int(port))
 
     def _started_here(self) -> list[psutil.Process]:
         """Ray processes that this cluster started.
 
         There are none while another cluster's start is still ending.
         """
-        before = self._other_processes
-        if before is None:
+        earlier = self._earlier_children
+        if earlier is None:
             return []
-        return [process for process in psutil.Process().children() if process not in before]
+        return [process for process in psutil.Process().children() if process not in earlier]
 
 
 @cache
@@ -291,33 +313,33 @@ def _logged(report: Mapping[str, Any], **_: object) -> None:
     _log.info("%s: %s", report.get("pid"), " ".join(map(str, report.get("lines", ()))))
 
 
-def _require_answer(url: str, over: Event) -> None:
-    """Raise ClusterError unless the cluster at an address answers.
+def _require_answer(url: str, must_end: Event) -> None:
+    """Raise ClusterError unless the cluster at an address answers, or if it ``must_end`` before.
 
     Another process asks first, because it can be ended, unlike a call of Ray.
     """
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    asking = context.Process(target=_ask, args=(url, theirs), daemon=True)
-    asking.start()
-    theirs.close()
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(target=_ask, args=(url, sending), daemon=True)
+    process.start()
+    sending.close()  # the other process has its own copy
     try:
         for seconds in (IMPORT_SECONDS, REACH_SECONDS):  # ``_ask`` sends two replies
-            reply = _reply(ours, seconds, over)
-            if reply:
-                raise _unreachable(url, reply)
+            failure = _failure_in_reply(receiving, seconds, must_end)
+            if failure:
+                raise _unreachable(url, failure)
     finally:
-        asking.kill()
-        asking.join()
-        asking.close()
-        ours.close()
+        process.kill()
+        process.join()
+        process.close()
+        receiving.close()
 
 
-def _reply(connection: Connection, seconds: float, over: Event) -> str:
-    """The reply of the other process; "" means success."""
+def _failure_in_reply(connection: Connection, seconds: float, must_end: Event) -> str:
+    """What the other process says went wrong; empty for success."""
     started = time.monotonic()
     while not connection.poll(TICK):
-        if over.is_set() or time.monotonic() - started > seconds:
+        if must_end.is_set() or time.monotonic() - started > seconds:
             return f"no answer in {seconds:g} seconds"
     try:
         return str(connection.recv())
@@ -326,7 +348,10 @@ def _reply(connection: Connection, seconds: float, over: Event) -> str:
 
 
 def _ask(url: str, connection: Connection) -> None:
-    """Run in another process: report that Ray is imported, and then whether the cluster answers."""
+    """Run in another process: report that Ray is imported, and then whether the cluster answers.
+
+    A report is empty if all is well.
+    """
     import ray
 
     connection.send("")
@@ -369,10 +394,13 @@ def _count_of_workers(ray: Any, address: Address, threads: int, *, gpus: bool) -
             f"There are {possible} GPUs for {address.workers} workers; ask for {possible}."
         )
     if not possible:
-        raise ClusterError(
-            f"The cluster has no {'GPU' if gpus else 'processor'} for a worker; add machines to it."
-        )
-    return address.workers or possible
+        resource = "processor"
+        if gpus:
+            resource = "GPU"
+        raise ClusterError(f"The cluster has no {resource} for a worker; add machines to it.")
+    if address.workers:
+        return address.workers
+    return possible
 
 
 @contextmanager

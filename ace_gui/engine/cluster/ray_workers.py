@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
 from ace_gui.engine.cluster.ray_cluster import TICK, Address, RayCluster
-from ace_gui.engine.cluster.worker import NoMemory, Worker, WorkerKind
+from ace_gui.engine.cluster.worker import NoMemory, Worker, WorkerIdentity
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, UnitMerged
@@ -26,9 +26,9 @@ from ace_gui.machine import processors
 SCANNED_ELEMENTS: Final = 1 << 24
 """Elements of the tensors whose findings a worker reports at a time."""
 
-WRITTEN: Final = "The workers reach the output folder and have written the tensors themselves."
-SENT: Final = "The workers do not reach the output folder, so they have sent the tensors."
-MIXED: Final = (
+WRITTEN_NOTE: Final = "The workers reach the output folder and have written the tensors themselves."
+SENT_NOTE: Final = "The workers do not reach the output folder, so they have sent the tensors."
+MIXED_NOTE: Final = (
     "The workers' processors or GPUs are not all of one kind, so a merge by other workers may "
     "differ in the last digits."
 )
@@ -38,7 +38,7 @@ ATTEMPTS: Final = 3
 """Number of workers lost during one call after which the merge gives up."""
 
 AHEAD: Final = 2
-"""Calls assigned to a worker: one running, and one in reserve so that it need not wait."""
+"""Calls that a worker has at once: one running, and one in reserve so that it need not wait."""
 
 LONGEST_SECONDS: Final = 3600.0
 """Seconds after which a worker with one running call counts as hanging."""
@@ -76,43 +76,47 @@ class _Member:
 
     handle: Any
     """Ray's handle of its ``Worker``."""
-    kind: WorkerKind | None = None
+    identity: WorkerIdentity | None = None
     """None while it starts."""
     calls_by_handle: dict[Any, Call] = field(default_factory=dict)
-    """Its calls by Ray's handles of their results, in order."""
-    since: float = field(default_factory=time.monotonic)
-    """When it could begin the first of them, by ``time.monotonic``."""
+    """Its calls by Ray's handles of their results, in order; the first one is running."""
+    running_since: float = field(default_factory=time.monotonic)
+    """When it could begin the running call, by ``time.monotonic``."""
 
     def send(self, call: Call) -> None:
         """Have it run a call, after those that it has."""
         handle = self.handle.do.remote(call.name, *call.arguments)
         self.calls_by_handle[handle] = call
 
-    def calls(self, start: Call) -> list[Call]:
-        """Its calls, without its start."""
+    def calls_besides(self, start: Call) -> list[Call]:
+        """Its calls, without the one by which it starts."""
         return [call for call in self.calls_by_handle.values() if call is not start]
 
 
 class RayWorkers:
-    """``units.Workers`` of a cluster, started when there is work and removed by ``close``.
-
-    ``lost``: number of replaced workers. ``longest``: most seconds for a call. ``mixed``: whether
-    their processors or GPUs differ. ``scan_seconds``: total seconds spent on surveys.
-    """
+    """``units.Workers`` of a cluster, started when there is work and removed by ``close``."""
 
     def __init__(self, cluster: RayCluster, threads: int, device: str) -> None:
+        """``threads``, ``device``: of each worker."""
         self.threads = threads
         self.device = device
         self.lost = 0
+        """Number of workers that were lost and replaced."""
         self.longest = LONGEST_SECONDS
+        """Most seconds for a call."""
+        self.scan_seconds = 0.0
+        """Seconds that all workers have spent on surveys."""
         self._cluster = cluster
-        self._seen = time.monotonic()
+        self._checked_at = time.monotonic()
+        """When the cluster's servers were found to run, by ``time.monotonic``."""
         self._members: list[_Member] = []
         self._broadcasts: dict[str, tuple[Any, ...]] = {}
-        self._kinds: set[tuple[str, str]] = set()
-        self._start_call = Call(name="kind")
-        self.scan_seconds = 0.0
-        self._written: set[bool] = set()
+        """Arguments of the calls that every worker makes first, by method."""
+        self._computing_kinds: set[tuple[str, str]] = set()
+        """Processor and device of the workers, as far as they differ."""
+        self._start_call = Call(name="identity")
+        self._has_written = False
+        """Whether a worker has written tensors itself."""
 
     @property
     def count(self) -> int:
@@ -132,24 +136,27 @@ class RayWorkers:
     @property
     def mixed(self) -> bool:
         """Whether rounding may depend on which worker computes what."""
-        return len(self._kinds) > 1
+        return len(self._computing_kinds) > 1
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Which workers have written, how many were lost, and whether they differ."""
-        sentences = [WRITTEN if True in self._written else SENT]
+        sentences = []
+        if self._has_written:
+            sentences.append(WRITTEN_NOTE)
+        else:
+            sentences.append(SENT_NOTE)
         if self.lost:
             sentences.append(f"Lost workers that were replaced: {self.lost}.")
         if self.mixed:
-            return (*sentences, MIXED)
+            sentences.append(MIXED_NOTE)
         return tuple(sentences)
 
     def begin(self, prepared: Prepared) -> None:
         """Make the workers open the models."""
-        folders = {
-            need: [measured.folder for measured in statistics]
-            for need, statistics in prepared.groundwork.statistics.items()
-        }
+        folders = {}
+        for need, statistics_of_experts in prepared.groundwork.statistics.items():
+            folders[need] = [statistics.folder for statistics in statistics_of_experts]
         recipe = prepared.recipe.absolute()
         self.broadcast("prepare", recipe, layout_digest(prepared), folders)
 
@@ -169,22 +176,23 @@ class RayWorkers:
     def scanned(self, scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Scanned | None]:
         """The results of ``scan`` for each row, in order."""
         self.broadcast("set_scan", scan)
-        calls = [
-            Call(name="scan", arguments=([row.name for row in pack],), about=pack[0].name)
-            for pack in packed(rows, lambda row: prod(row.shape), SCANNED_ELEMENTS)
-        ]
-        arrived: dict[int, Scanned] = {}
-        following = 0
+        packs = packed(rows, lambda row: prod(row.shape), SCANNED_ELEMENTS)
+        calls = []
+        for pack in packs:
+            names = [row.name for row in pack]
+            calls.append(Call(name="scan", arguments=(names,), about=names[0]))
+        early: dict[int, Scanned] = {}  # results that arrive before earlier ones
+        next_index = 0
         for result in self.results(calls):
             if result is None:
                 yield None
                 continue
             index, scanned = result
-            arrived[index] = scanned
+            early[index] = scanned
             self.scan_seconds += scanned.seconds
-            while following in arrived:
-                yield arrived.pop(following)
-                following += 1
+            while next_index in early:
+                yield early.pop(next_index)
+                next_index += 1
 
     def merged(
         self,
@@ -194,23 +202,22 @@ class RayWorkers:
         shared: SharedOutput | None,
     ) -> Iterator[UnitMerged | None]:
         """The merged units as they finish, most work first. Raises the errors of ``Workers``."""
-        findings = [(*key, values) for key, values in prepared.groundwork.findings.items()]
+        findings = []
+        for (method, parameters), model_findings in prepared.groundwork.findings.items():
+            findings.append((method, parameters, model_findings))
         self.broadcast("set_merge", findings, dict(dtypes), shared)
-        calls = [
-            Call(
-                name="merge",
-                arguments=([row.name for row in unit],),
-                about=unit[0].name,
-                memory=unit_bytes(unit, prepared),
-            )
-            for unit in largest_first(units, prepared)
-        ]
+        calls = []
+        for unit in largest_first(units, prepared):
+            names = [row.name for row in unit]
+            memory = unit_bytes(unit, prepared)
+            calls.append(Call(name="merge", arguments=(names,), about=names[0], memory=memory))
         for result in self.results(calls):
             if result is None:
                 yield None
                 continue
             _, merged = result
-            self._written.update(row.written is not None for row in merged.rows)
+            if any(row.written is not None for row in merged.rows):
+                self._has_written = True
             yield merged
 
     def broadcast(self, name: str, *arguments: Any) -> None:
@@ -249,19 +256,22 @@ class RayWorkers:
         except ConnectionError as error:  # from Ray, for a cluster at an address
             raise ClusterError(ENDED, details=str(error)) from None
         finally:
-            busy = [member for member in self._members if member.calls_by_handle]
-            for member in busy:
+            for member in self._busy():
                 self._dismiss(member)
+
+    def _busy(self) -> list[_Member]:
+        """The workers that have calls."""
+        return [member for member in self._members if member.calls_by_handle]
 
     def _require_cluster(self) -> None:
         """Raise ClusterError if the cluster has ended.
 
         Ray itself would wait for it, then kill this process.
         """
-        if time.monotonic() - self._seen > WATCH_SECONDS:
+        if time.monotonic() - self._checked_at > WATCH_SECONDS:
             if not self._cluster.is_there():
                 raise ClusterError(ENDED)
-            self._seen = time.monotonic()
+            self._checked_at = time.monotonic()
 
     def close(self) -> None:
         """Stop the workers, even if they are busy."""
@@ -270,11 +280,11 @@ class RayWorkers:
 
     def _add_member(self) -> None:
         if self.device == "cpu":
-            gpu = 0
+            gpus = 0
         else:
-            gpu = 1
+            gpus = 1
         actor = self._ray.remote(Worker)
-        actor = actor.options(num_cpus=self.threads, num_gpus=gpu, max_restarts=0)
+        actor = actor.options(num_cpus=self.threads, num_gpus=gpus, max_restarts=0)
         member = _Member(actor.remote(self.threads, self.device))
         for name, arguments in self._broadcasts.items():
             member.handle.do.remote(name, *arguments)
@@ -282,47 +292,47 @@ class RayWorkers:
         self._members.append(member)
 
     def _give_out(self, waiting: deque[Call], ahead: int) -> None:
-        """Assign one call to every worker, then a second one."""
+        """Assign calls until every worker has ``ahead``: first one to each, then a second one."""
         for limit in range(1, ahead + 1):
             for member in self._members:
-                if not waiting or len(member.calls(self._start_call)) >= limit:
+                if not waiting or len(member.calls_besides(self._start_call)) >= limit:
                     continue
                 call = waiting.popleft()
                 if not member.calls_by_handle:
-                    member.since = time.monotonic()
+                    member.running_since = time.monotonic()
                 member.send(call)
 
     def _arrived(self, waiting: deque[Call]) -> Iterator[tuple[Call, Any]]:
         """Results that arrive within a moment; calls of lost workers go back to ``waiting``."""
-        busy = [member for member in self._members if member.calls_by_handle]
-        waited = [next(iter(member.calls_by_handle)) for member in busy]
-        ready, _ = self._ray.wait(waited, timeout=TICK)
-        for member, handle in zip(busy, waited, strict=True):
+        busy = self._busy()
+        handles = [next(iter(member.calls_by_handle)) for member in busy]  # of running calls
+        ready, _ = self._ray.wait(handles, timeout=TICK)
+        for member, handle in zip(busy, handles, strict=True):
             call = member.calls_by_handle[handle]
             if handle not in ready:
                 if call is self._start_call:
                     limit = STARTING_SECONDS
                 else:
                     limit = self.longest
-                if time.monotonic() - member.since > limit:
-                    waiting.extendleft(reversed(self._remove_lost(member)))
+                if time.monotonic() - member.running_since > limit:
+                    self._remove_lost(member, waiting)
                 continue
             result = self._result_of(handle)
             if isinstance(result, NoMemory):
-                waiting.extendleft(reversed(self._remove_lost(member)))
+                self._remove_lost(member, waiting)
                 continue
             del member.calls_by_handle[handle]
-            member.since = time.monotonic()
+            member.running_since = time.monotonic()
             if isinstance(result, WorkbenchError):
                 raise result
             if call is self._start_call:
-                member.kind = result
-                self._welcome(result)
+                member.identity = result
+                self._check(result)
             else:
                 yield call, result
 
     def _result_of(self, handle: Any) -> Any:
-        """The result of a call; NoMemory also for a lost worker, which is handled alike."""
+        """The result of a call. NoMemory also if the worker is lost: either way it is replaced."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(handle)
@@ -339,8 +349,8 @@ class RayWorkers:
                 return NoMemory()
             raise
 
-    def _remove_lost(self, member: _Member) -> list[Call]:
-        """Remove a lost worker; returns its calls for others.
+    def _remove_lost(self, member: _Member, waiting: deque[Call]) -> None:
+        """Remove a lost worker; its calls are the next of those that are ``waiting``.
 
         Raises ClusterError if its running call has cost too many workers.
         """
@@ -350,25 +360,29 @@ class RayWorkers:
         running.losses += 1
         if running.losses >= ATTEMPTS:
             raise _too_many_losses(running, starting=running is self._start_call)
-        return member.calls(self._start_call)
+        calls = member.calls_besides(self._start_call)
+        waiting.extendleft(reversed(calls))  # in their order: ``extendleft`` reverses it again
 
     def _dismiss(self, member: _Member) -> None:
         with suppress(Exception):  # Ray may raise anything for a lost worker
             self._ray.kill(member.handle)
-        if member.kind is not None:
-            member.kind.kill()
+        if member.identity is not None:
+            member.identity.kill()
         self._members.remove(member)
 
-    def _welcome(self, kind: WorkerKind) -> None:
-        """Refuse workers of other versions; note whether a cluster is mixed."""
+    def _check(self, worker: WorkerIdentity) -> None:
+        """Check a worker that has started, and note what it computes with.
+
+        Raises ClusterError for one of another version.
+        """
         self._start_call.losses = 0
-        here = WorkerKind.here("cpu")
-        if (kind.code, kind.libraries) != (here.code, here.libraries):
+        here = WorkerIdentity.here("cpu")
+        if worker.code != here.code or worker.libraries != here.libraries:
             raise ClusterError(
-                f"{kind.node} has another version of this program or of its libraries; "
+                f"{worker.node} has another version of this program or of its libraries; "
                 "install the same ones on all machines."
             )
-        self._kinds.add((kind.processor, kind.device))
+        self._computing_kinds.add((worker.processor, worker.device))
 
 
 @contextmanager
@@ -391,13 +405,19 @@ def workers_at(
             "Merging on a cluster needs Ray; install it, in the folder of the source, with: "
             "pip install '.[cluster]'."
         )
-    if not threads and address.workers:
-        threads = max(1, processors() // address.workers)
-    worker_threads = threads or 1
-    worker_device = "cuda:0" if gpus else "cpu"
+    if threads:
+        worker_threads = threads
+    elif address.workers:
+        worker_threads = max(1, processors() // address.workers)
+    else:
+        worker_threads = 1
+    if gpus:
+        worker_device = "cuda:0"
+    else:
+        worker_device = "cpu"
     with (
-        closing(RayCluster(address, worker_threads, gpus=gpus)) as ray,
-        closing(RayWorkers(ray, worker_threads, worker_device)) as workers,
+        closing(RayCluster(address, worker_threads, gpus=gpus)) as ray_cluster,
+        closing(RayWorkers(ray_cluster, worker_threads, worker_device)) as workers,
     ):
         yield workers
 

@@ -24,14 +24,14 @@ import torch
 
 from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_shards
 from ace_gui.engine.cluster.estimates import (
-    SOME_BYTES,
-    SOME_FLOPS,
+    ASSUMED_BYTES,
+    ASSUMED_FLOPS,
     Speed,
+    assumed_seconds,
     kind_of,
     kind_without_shape,
     row_bytes,
     row_flops,
-    some_seconds,
 )
 from ace_gui.engine.cluster.ray_workers import SCANNED_ELEMENTS, RayWorkers
 from ace_gui.engine.contract.plan import PlanRow
@@ -66,15 +66,19 @@ TRIAL_SECONDS: Final = 20.0
 TRIAL_SHARE: Final = 0.05
 """Share of the merge's time for trials of rows, where that is more."""
 
-TRIAL: Final = "a trial"
+LARGE_UNIT: Final = PACKED // 4
+"""Elements above which a unit is large; such a one is not tried twice without need."""
 
-Merging = Callable[
+TRIAL: Final = "a trial"
+"""The token of a trial's output folder, by which workers recognise it."""
+
+MergeUnits = Callable[
     [Sequence[Unit], Prepared, Mapping[str, str], SharedOutput | None], Iterator[UnitMerged | None]
 ]
 """The same type as ``Workers.merged``."""
 
 
-def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
+def measured_speed(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     """The speed of each of the ``workers``; None: of this process.
 
     Merges rows of every kind, the smallest kinds first, into a temporary folder. Rows beyond
@@ -82,7 +86,7 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     not tried. Raises CheckpointError, FileChangedError, OutputError, ResourceError and
     ClusterError.
     """
-    # Surveys of some rows only must not be taken for those of the merge.
+    # The findings of trials are put into a copy, as they are of some rows only.
     groundwork = replace(prepared.groundwork, findings=dict(prepared.groundwork.findings))
     prepared = replace(prepared, groundwork=groundwork)
     scan = sum(_scan_time(group, prepared, workers) for group in groups(prepared))
@@ -101,9 +105,9 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
                 rounds = ROUNDS
             else:
                 rounds = 1
-            chosen = _units_to_try(rows, prepared, ways.count, rounds)
+            sample = _units_to_try(rows, prepared, ways.count, rounds)
             try:
-                timed = _tried(chosen, prepared, ways, Path(folder))
+                timed = _tried(sample, prepared, ways, Path(folder))
             except (MethodError, NonFiniteError):  # the merge itself reports it
                 continue
             trials.append((rows[0], timed))
@@ -119,9 +123,9 @@ def _allowed(prepared: Prepared, speed: Speed) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class _Ways:
-    """How rows of a kind are tried."""
+    """How the rows of a kind are tried."""
 
-    merging: Merging
+    merge_units: MergeUnits
     """What merges units."""
     count: int
     """How many units are merged at once."""
@@ -132,13 +136,13 @@ class _Ways:
 def _ways(row: PlanRow, readers: Readers, workers: RayWorkers | None) -> _Ways:
     """By the workers, or by this process as it merges."""
     if workers is not None:
-        return _Ways(merging=workers.merged, count=workers.count, in_turn=1)
+        return _Ways(merge_units=workers.merged, count=workers.count, in_turn=1)
     if readers.prepared.is_whole(row):
         at_once = matrices_at_once(readers.prepared, None)
     else:
         at_once = 1
-    merging = partial(_merged_here, readers, at_once)
-    return _Ways(merging=merging, count=at_once, in_turn=at_once)
+    merge_units = partial(_merged_here, readers, at_once)
+    return _Ways(merge_units=merge_units, count=at_once, in_turn=at_once)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,36 +151,36 @@ class _Timed:
 
     seconds: float
     """Of one row, for one worker."""
-    synced: int
+    synced_bytes: int
     """Bytes flushed to disk after some of them."""
-    syncing: float
+    sync_seconds: float
     """The seconds of that."""
-    checking: float
+    check_seconds: float
     """Seconds to read these bytes back; 0 if they were not."""
 
 
 def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
     """The speed computed from these trials, the smallest first."""
     large = [trial for trial in trials if row_bytes(trial[0], prepared) > LARGE]
-    flops = SOME_FLOPS
-    read = SOME_BYTES
-    for row, timed in large:  # the largest of either sort counts
+    flops = ASSUMED_FLOPS
+    read = ASSUMED_BYTES
+    for row, timed in large:  # of the trials for each of the two speeds, the largest counts
         if prepared.is_whole(row):
             flops = max(row_flops(row, prepared), 1.0) / timed.seconds
         else:
             read = row_bytes(row, prepared) / timed.seconds
-    syncing = sum(timed.syncing for _, timed in large)
-    write = SOME_BYTES
-    if syncing:
-        write = sum(timed.synced for _, timed in large) / syncing
+    sync_seconds = sum(timed.sync_seconds for _, timed in large)
+    write = ASSUMED_BYTES
+    if sync_seconds:
+        write = sum(timed.synced_bytes for _, timed in large) / sync_seconds
     check = 0.0
-    checked = [timed for _, timed in large if timed.checking]
+    checked = [timed for _, timed in large if timed.check_seconds]
     if checked:
-        seconds = sum(timed.checking for timed in checked)
-        check = seconds / sum(timed.synced for timed in checked)
+        seconds = sum(timed.check_seconds for timed in checked)
+        check = seconds / sum(timed.synced_bytes for timed in checked)
     ratios = {}
     for row, timed in large:  # of equal keys, the largest trial counts
-        ratio = timed.seconds / some_seconds(row, prepared)
+        ratio = timed.seconds / assumed_seconds(row, prepared)
         ratios[kind_without_shape(row, prepared)] = ratio
     tried = {kind_of(row, prepared): timed.seconds for row, timed in trials}
     return Speed(
@@ -196,42 +200,48 @@ def _rows_by_kind(prepared: Prepared) -> Iterator[list[PlanRow]]:
     for row in prepared.plan.rows:
         if row.in_base and 0 not in row.shape and prepared.need_of(row) is None:
             rows_by_kind[kind_of(row, prepared)].append(row)
-    kinds = rows_by_kind.values()
-    return iter(sorted(kinds, key=lambda rows: some_seconds(rows[0], prepared)))
+    kinds = list(rows_by_kind.values())
+    kinds.sort(key=lambda rows: assumed_seconds(rows[0], prepared))
+    return iter(kinds)
 
 
-def _tried(chosen: Sequence[Unit], prepared: Prepared, ways: _Ways, folder: Path) -> _Timed:
+def _tried(sample: Sequence[Unit], prepared: Prepared, ways: _Ways, folder: Path) -> _Timed:
     """Units of rows of one kind, merged by all workers at once, written and read back."""
-    rows = {row.tensor: row for unit in chosen for row in unit}
-    dtype = chosen[0][0].output_dtype(prepared.recipe.out_dtype)
+    rows = {row.tensor: row for unit in sample for row in unit}
+    dtype = sample[0][0].output_dtype(prepared.recipe.out_dtype)
     outputs = [
         OutputTensor(name=name, dtype=dtype, shape=row.tensor_shape)
         for name, row in rows.items()
         if row.part is None  # parts are sent, not written by workers
     ]
-    synced = sum(output.nbytes for output in outputs)
-    shards = plan_shards(outputs, synced + 1)
+    synced_bytes = sum(output.nbytes for output in outputs)
+    shards = plan_shards(outputs, synced_bytes + 1)  # the limit of a shard: all fit into one
     (folder / TOKEN).write_text(TRIAL, encoding="ascii")
     shared = SharedOutput(store=folder, model=folder, shards=shards, token=TRIAL)
     ShardedWriter(folder, shards)  # makes the files, to which workers write
-    events = ways.merging(chosen, prepared, dict.fromkeys(rows, dtype), shared)
+    events = ways.merge_units(sample, prepared, dict.fromkeys(rows, dtype), shared)
     merged = [unit for unit in events if unit is not None]
     seconds = [unit.seconds for unit in merged]
     files = [folder / shard.file_name for shard in shards]
     started = time.monotonic()
     for file in files:
         sync(file)
-    syncing = time.monotonic() - started
-    checking = _checking(folder, shards, merged)
+    sync_seconds = time.monotonic() - started
+    check_seconds = _check_seconds(folder, shards, merged)
     for file in files:
         file.unlink()
     if len(seconds) > ways.count:  # of several rounds, the first only warms the workers up
         seconds = seconds[ways.count :]
-    mean = fmean(seconds) / len(chosen[0]) / ways.in_turn
-    return _Timed(seconds=mean, synced=synced, syncing=syncing, checking=checking)
+    mean = fmean(seconds) / len(sample[0]) / ways.in_turn
+    return _Timed(
+        seconds=mean,
+        synced_bytes=synced_bytes,
+        sync_seconds=sync_seconds,
+        check_seconds=check_seconds,
+    )
 
 
-def _checking(folder: Path, shards: Sequence[Shard], merged: Sequence[UnitMerged]) -> float:
+def _check_seconds(folder: Path, shards: Sequence[Shard], merged: Sequence[UnitMerged]) -> float:
     """Seconds to read the files back; 0 if they cannot be compared with what was merged."""
     rows = [row for unit in merged for row in unit.rows]
     checksums = {row.tensor: row.written for row in rows if row.written is not None}
@@ -252,12 +262,14 @@ def _units_to_try(
     Large ones are repeated only where there are fewer than workers.
     """
     packs = units(rows, prepared, torch.device("cpu"))
-    packs = packs[:-1] or packs  # the last may be smaller
+    if len(packs) > 1:
+        packs = packs[:-1]  # the last may be smaller
     number = rounds * count
-    is_large = prod(rows[0].shape) * len(packs[0]) > PACKED // 4
+    is_large = prod(rows[0].shape) * len(packs[0]) > LARGE_UNIT
     if is_large:
         number = max(count, min(len(packs), number))
-    return [packs[len(packs) * index // number] for index in range(number)]
+    indices = [len(packs) * n // number for n in range(number)]
+    return [packs[index] for index in indices]
 
 
 def _merged_here(
@@ -298,25 +310,27 @@ def _scan_time(group: SurveyGroup, prepared: Prepared, workers: RayWorkers | Non
     groundwork = replace(prepared.groundwork, findings={}, surveys={})
     part = replace(prepared, plan=plan, groundwork=groundwork)
 
-    def clock() -> float:
+    def spent_seconds() -> float:
         if workers is None:
             return time.monotonic()
-        return workers.scan_seconds
+        return workers.scan_seconds  # of all workers together
 
-    before = clock()
+    before = spent_seconds()
     for _ in surveyed(Readers(part), workers=workers):
         pass
-    seconds = clock() - before
+    seconds = spent_seconds() - before
     prepared.groundwork.findings.update(part.groundwork.findings)
     return seconds * _entries(rows) / _entries(sample)
 
 
 def _rows_to_scan(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
     """Rows from all over the model that fill about a call for each of ``count`` workers."""
-    small = [row for row in rows if prod(row.shape) <= SCANNED_ELEMENTS] or rows
-    calls = _entries(small) // SCANNED_ELEMENTS
+    candidates = [row for row in rows if prod(row.shape) <= SCANNED_ELEMENTS]
+    if not candidates:
+        candidates = list(rows)
+    calls = _entries(candidates) // SCANNED_ELEMENTS
     step = max(1, calls // count)
-    return list(small[::step])
+    return candidates[::step]
 
 
 def _entries(rows: Sequence[PlanRow]) -> int:

@@ -15,9 +15,11 @@ import torch
 
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.capabilities import resolve_device, use_threads
+from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.units import (
+    MemoryBudgets,
     Scan,
     Scanned,
     SharedOutput,
@@ -28,6 +30,7 @@ from ace_gui.engine.merging.units import (
     scan_rows,
 )
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
 from ace_gui.linalg.products import library
 from ace_gui.methods.shared.measured import Need
@@ -38,8 +41,8 @@ from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerKind:
-    """What a worker's rounding depends on, and where it is."""
+class WorkerIdentity:
+    """Where a worker is, and what its rounding depends on."""
 
     node: str
     """Name of its machine."""
@@ -55,19 +58,19 @@ class WorkerKind:
     """Digest of the program's source code."""
 
     @classmethod
-    def here(cls, device: str) -> WorkerKind:
-        """The kind of this process. ``device``: where it computes."""
-        where = resolve_device(device)
-        if where.type == "cuda":
-            computing = torch.cuda.get_device_name(where)
+    def here(cls, device: str) -> WorkerIdentity:
+        """The identity of this process. ``device``: where it computes."""
+        torch_device = resolve_device(device)
+        if torch_device.type == "cuda":
+            device_name = torch.cuda.get_device_name(torch_device)
         else:
-            computing = "cpu"
+            device_name = "cpu"
         vectors = torch.backends.cpu.get_cpu_capability()
         return cls(
             node=platform.node(),
             process=os.getpid(),
             processor=f"{platform.machine()} {vectors}, products by {library()}",
-            device=computing,
+            device=device_name,
             libraries=dict(library_versions()),
             code=code_digest(*COMPUTING),
         )
@@ -80,7 +83,9 @@ class WorkerKind:
         if self.node == platform.node() and self.process != os.getpid():
             with suppress(psutil.Error):
                 process = psutil.Process(self.process)
-                if any(TITLE in word for word in process.cmdline()[:1]):  # the id may be reused
+                command = process.cmdline()
+                is_worker = bool(command) and TITLE in command[0]
+                if is_worker:  # the id may be reused for another process
                     process.kill()
 
 
@@ -99,27 +104,35 @@ class Worker:
         go_offline()
         use_threads(threads)
         self._device = device
-        self._failed: WorkbenchError | NoMemory | None = None
+        self._failure: WorkbenchError | NoMemory | None = None
+        """The first failure, which all later calls return."""
+        self._prepared: Prepared
+        self._readers: Readers
+        self._budgets: MemoryBudgets
+        self._rows: dict[str, PlanRow]
+        self._scan: Scan
+        self._dtypes: Mapping[str, str]
+        self._output: SharedOutput | None
 
     def do(self, name: str, *arguments: Any) -> Any:
         """Run the method of this name and return its result.
 
-        After a WorkbenchError or a lack of memory, every later call returns that first failure.
+        A WorkbenchError and a lack of memory are not raised but returned, by every later call, too.
         """
-        if self._failed is None:
+        if self._failure is None:
             try:
                 return getattr(self, name)(*arguments)
             except WorkbenchError as error:
-                self._failed = error
+                self._failure = error
             except (MemoryError, RuntimeError, OSError) as error:
                 if not is_out_of_memory(error):
                     raise
-                self._failed = NoMemory()
-        return self._failed
+                self._failure = NoMemory()
+        return self._failure
 
-    def kind(self) -> WorkerKind:
-        """What its results' rounding depends on."""
-        return WorkerKind.here(self._device)
+    def identity(self) -> WorkerIdentity:
+        """Where it is, and what its results' rounding depends on."""
+        return WorkerIdentity.here(self._device)
 
     def prepare(
         self, recipe: Recipe, headers: str, measured: Mapping[Need, Sequence[Path]]

@@ -16,19 +16,19 @@ from transformers import LlamaConfig
 
 from ace_gui.engine.cluster import trials
 from ace_gui.engine.cluster.estimates import (
-    LATE,
-    SOME_BYTES,
-    SOME_FLOPS,
+    ASSUMED_BYTES,
+    ASSUMED_FLOPS,
     UNIT_SECONDS,
+    UNWRITTEN_SHARE,
     PlannedUnit,
     Speed,
+    assumed_seconds,
     kind_of,
     kind_without_shape,
     planned_units,
     schedule,
-    some_seconds,
 )
-from ace_gui.engine.cluster.trials import measured
+from ace_gui.engine.cluster.trials import measured_speed
 from ace_gui.engine.contract.plan import bytes_in_output
 from ace_gui.engine.merging.units import merge_unit
 from ace_gui.engine.planning.prepare import prepare
@@ -65,7 +65,7 @@ def test_what_limits_a_merge():
     assert schedule(many, 8, 0, FAST_DISK).bottleneck == "work"
     assert schedule(one, 8, 0, FAST_DISK).bottleneck == "largest unit"
     # What the system keeps in memory is written at the end; more than that, meanwhile.
-    kept = LATE * total_memory()
+    kept = UNWRITTEN_SHARE * total_memory()
     slow = Speed(flops=1e9, read=1e12, write=kept)
     found = schedule(many, 8, int(1000 * kept), slow)
     assert found.bottleneck == "writing"
@@ -120,7 +120,7 @@ def test_matrices_are_tried_as_the_merge_has_them_in_work(gpt2: Family, monkeypa
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        measured(prepare(recipe_of(gpt2, merge_method=method)))
+        measured_speed(prepare(recipe_of(gpt2, merge_method=method)))
     finally:
         torch.set_num_threads(threads)
     assert most == (2 if method == "ace" else 1)
@@ -130,14 +130,14 @@ def test_matrices_are_tried_as_the_merge_has_them_in_work(gpt2: Family, monkeypa
 
 def test_the_output_is_read_back_in_a_trial(gpt2: Family, monkeypatch):
     monkeypatch.setattr(trials, "LARGE", 0)
-    assert measured(prepare(recipe_of(gpt2, merge_method="linear"))).check > 0
+    assert measured_speed(prepare(recipe_of(gpt2, merge_method="linear"))).check > 0
 
 
 def test_a_long_merge_is_tried_for_longer(gpt2: Family, monkeypatch):
     prepared = prepare(recipe_of(gpt2))
     monkeypatch.setattr(trials, "TRIAL_SECONDS", 0.0)
-    monkeypatch.setattr(trials, "SOME_FLOPS", 1.0)  # it seems to take years
-    assert measured(prepared).tried
+    monkeypatch.setattr(trials, "ASSUMED_FLOPS", 1.0)  # it seems to take years
+    assert measured_speed(prepared).tried
 
 
 @pytest.mark.parametrize("method", ["ace", "ties", "pcb"])
@@ -146,7 +146,7 @@ def test_a_speed_is_measured_on_real_matrices_and_leaves_nothing(
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     prepared = prepare(recipe_of(gpt2, merge_method=method))
-    speed = measured(prepared)
+    speed = measured_speed(prepared)
     rows = [row for row in prepared.plan.rows if row.in_base]
     assert {kind_of(row, prepared) for row in rows} == speed.tried.keys()
     assert all(seconds > 0 for seconds in speed.tried.values())
@@ -160,10 +160,10 @@ def test_a_speed_is_measured_on_the_workers(gpt2: Family):
     workers = ray.workers()
     prepared = prepare(recipe_of(gpt2, merge_method="ties"))
     workers.begin(prepared)
-    speed = measured(prepared, workers)
+    speed = measured_speed(prepared, workers)
     assert ray.started == 2
     assert speed.scan > 0
-    assert speed.tried.keys() == measured(prepared).tried.keys()
+    assert speed.tried.keys() == measured_speed(prepared).tried.keys()
 
 
 @pytest.mark.parametrize("method", ["ace", "ties", "wudi", "tsv_m", "knots_ties", "linear"])
@@ -172,7 +172,7 @@ def test_units_have_all_rows_and_their_cost(gpt2: Family, method: str):
     planned = planned_units(prepared, FAST_DISK)
     rows = [row for row in prepared.plan.rows if row.in_base]
     assert sum(each.rows for each in planned) == len(rows)
-    costs = [each.flops / SOME_FLOPS + each.bytes / SOME_BYTES for each in planned]
+    costs = [each.flops / ASSUMED_FLOPS + each.bytes / ASSUMED_BYTES for each in planned]
     assert costs == pytest.approx(sorted(costs, reverse=True))
     stored = bytes_in_output(rows, None)
     everything = sum(each.bytes for each in planned)
@@ -184,19 +184,19 @@ def test_units_have_all_rows_and_their_cost(gpt2: Family, method: str):
 def test_what_was_not_tried_is_told_from_what_is_like_it(gpt2: Family, monkeypatch, method: str):
     monkeypatch.setattr(trials, "LARGE", 0)
     prepared = prepare(recipe_of(gpt2, merge_method=method))
-    speed = measured(prepared)
+    speed = measured_speed(prepared)
     rows = [row for row in prepared.plan.rows if row.in_base and row.experts]
-    row = max(rows, key=lambda each: some_seconds(each, prepared))
-    largest = some_seconds(row, prepared)
+    row = max(rows, key=lambda each: assumed_seconds(each, prepared))
+    largest = assumed_seconds(row, prepared)
     alike = kind_without_shape(row, prepared)
     as_large = {
         speed.tried[kind_of(row, prepared)]
         for row in rows
-        if some_seconds(row, prepared) == largest and kind_without_shape(row, prepared) == alike
+        if assumed_seconds(row, prepared) == largest and kind_without_shape(row, prepared) == alike
     }
     seconds = replace(speed, tried={}).seconds(row, prepared)
     assert any(seconds == pytest.approx(each) for each in as_large)
-    smaller = min(rows, key=lambda each: some_seconds(each, prepared))
+    smaller = min(rows, key=lambda each: assumed_seconds(each, prepared))
     less = replace(speed, tried={}).seconds(smaller, prepared)
     assert less < seconds
 
@@ -204,9 +204,9 @@ def test_what_was_not_tried_is_told_from_what_is_like_it(gpt2: Family, monkeypat
 def test_no_time_no_trial(gpt2: Family, monkeypatch):
     monkeypatch.setattr(trials, "TRIAL_SECONDS", 0.0)
     prepared = prepare(recipe_of(gpt2))
-    speed = measured(prepared)
+    speed = measured_speed(prepared)
     assert not speed.tried
-    assert (speed.flops, speed.read) == (SOME_FLOPS, SOME_BYTES)
+    assert (speed.flops, speed.read) == (ASSUMED_FLOPS, ASSUMED_BYTES)
     assert all(unit.seconds > 0 for unit in planned_units(prepared, speed))
 
 

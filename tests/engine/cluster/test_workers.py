@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from ace_gui.engine import job_steps, streaming
 from ace_gui.engine.cluster import ray_workers
 from ace_gui.engine.cluster.ray_workers import ATTEMPTS, Call
-from ace_gui.engine.cluster.worker import Worker, WorkerKind
+from ace_gui.engine.cluster.worker import Worker, WorkerIdentity
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.job_steps import steps_of
@@ -282,21 +282,21 @@ def test_one_worker_a_gpu():
 
 
 def test_a_cluster_of_several_kinds_says_so(gpt2: Family, tmp_path, monkeypatch):
-    kinds = iter([replace(WorkerKind.here("cpu"), processor=f"kind {n}") for n in range(2)])
-    monkeypatch.setattr(Worker, "kind", lambda _: next(kinds))
+    kinds = iter([replace(WorkerIdentity.here("cpu"), processor=f"kind {n}") for n in range(2)])
+    monkeypatch.setattr(Worker, "identity", lambda _: next(kinds))
     *_, finished = merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn().workers())
     assert any("not all of one kind" in note for note in finished.notes)
 
 
 def test_workers_of_another_version_are_refused(gpt2: Family, tmp_path, monkeypatch):
-    other = replace(WorkerKind.here("cpu"), code="other")
-    monkeypatch.setattr(Worker, "kind", lambda _: other)
+    other = replace(WorkerIdentity.here("cpu"), code="other")
+    monkeypatch.setattr(Worker, "identity", lambda _: other)
     with pytest.raises(ClusterError, match="another version"):
         list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn().workers()))
 
 
 def test_workers_that_do_not_start(gpt2: Family, tmp_path):
-    ray = RayStandIn(lambda call, number: call == "kind")
+    ray = RayStandIn(lambda call, number: call == "identity")
     with pytest.raises(ClusterError, match="cannot be started"):
         list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=ray.workers()))
     assert ray.started <= 2 * ATTEMPTS
