@@ -177,7 +177,7 @@ _FURTHER: Final = tuple(
 FIGURES: Final = (*_ROWS, *_FURTHER)
 """The rows of the table under *What if*: the figures of a merge."""
 _SPACING = 12  # px
-_PLOT = 15  # in text lines: width of the plot next to the figures
+_WITH_PLOT = 46  # in text lines: from this width on, the plot is next to the figures
 _NOT_TRIED = "Change a value on the left to see its effect on this layer."
 _BOTH = "Both variants with the current values. Change a value on the left to see its effect."
 _NO_LAYER = "Select a layer that the method merges to try other values on it."
@@ -296,15 +296,14 @@ class WhatIfPanel(QWidget):
         buttons = across(self.apply, self.back, None)
         controls = down(self.own_note, (self._scroll, 1), buttons)
         middle = down((self.table, 1), self.note)
-        self._beside = controls, middle
         self._drawing = PlotWithTable(self.plot)
         parts = (controls, 3), (middle, 4), (self._drawing, 6)
         self.setLayout(across(*parts, margins=(8, 6, 8, 4), gap=_SPACING))
         on_font_change(self, self._measure)
 
     def _measure(self, metrics: QFontMetrics) -> None:
-        self._scroll.setMinimumWidth(11 * metrics.height())
-        self.table.setMinimumWidth(20 * metrics.height())
+        self._scroll.setMinimumWidth(9 * metrics.height())
+        self.table.setMinimumWidth(12 * metrics.height())
         self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -313,9 +312,8 @@ class WhatIfPanel(QWidget):
 
     def _fit(self) -> None:
         """Hide the plot if there is little room, because the table has the same information."""
-        parts_width = sum(part.minimumSize().width() for part in self._beside) + 4 * _SPACING
-        needed = parts_width + _PLOT * self.fontMetrics().height()
-        self._drawing.setVisible(self.width() >= needed)
+        line = self.fontMetrics().height()
+        self._drawing.setVisible(self.width() >= _WITH_PLOT * line + 4 * _SPACING)
 
 
 def figure_text(report: LayerReport, figure: str) -> str:

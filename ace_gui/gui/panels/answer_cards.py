@@ -8,12 +8,12 @@ from typing import Final
 
 from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QCheckBox, QWidget
+from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.control.operations import ModelAnswer
 from ace_gui.gui.panels.job_page import problem_label, show_problem
-from ace_gui.gui.text import plain
-from ace_gui.gui.widgets.controls import push_button, read_only
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.widgets.controls import ElidedCheckBox, push_button, read_only
 from ace_gui.gui.widgets.labels import (
     Bar,
     ElidedLabel,
@@ -59,7 +59,7 @@ class ModelChoices(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._models: tuple[AskedModel, ...] = ()
-        self._ticks: dict[str, QCheckBox] = {}
+        self._ticks: dict[str, ElidedCheckBox] = {}
         self._touched: dict[str, bool] = {}
         self._flow = FlowLayout(self, spacing=12)
         self.setAccessibleName("Models to ask")
@@ -76,8 +76,9 @@ class ModelChoices(QWidget):
             clear_layout(self._flow)
             self._ticks = {}
             for model in models:
-                tick = QCheckBox(plain(model.title).replace("&", "&&"))
+                tick = ElidedCheckBox(plain(model.title))
                 tick.setAccessibleName(f"Ask {model.title}")
+                tick.setToolTip(tooltip(model.title))
                 tick.toggled.connect(lambda on, key=model.key: self._note(key, on))
                 self._ticks[model.key] = tick
                 self._flow.addWidget(tick)

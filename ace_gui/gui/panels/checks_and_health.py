@@ -33,6 +33,7 @@ from ace_gui.gui.widgets.layout import (
     across,
     clear_layout,
     down,
+    pane,
     scroll_area,
 )
 from ace_gui.gui.widgets.lazy import Following
@@ -172,10 +173,11 @@ class HealthPanel(Following):
         tip = "Merge every layer with the automatic variant"
         self.for_all = push_button("Use it for all", lambda: use(None), tip=tip)
         self.offer = WrappedColumn()
-        parts = (self.offered, 1), self.for_these, self.for_all
-        self.offer.setLayout(across(*parts, margins=(0, 2, 0, 4)))
-        head = down(self.summary, self._titles, self.offer, gap=2)
-        area = scroll_area("Layers with the worst findings", self.worst)
+        buttons = across(self.for_these, self.for_all, None)
+        self.offer.setLayout(down(self.offered, buttons, margins=(0, 2, 0, 4), gap=4))
+        head = down(self.summary, self._titles, gap=2)
+        findings = pane(down(self.offer, (self.worst, 1)))
+        area = scroll_area("Layers with the worst findings", findings)
         self.setLayout(down(head, (area, 1), margins=(8, 6, 8, 4)))
         self.follow(healths.changed)
         session.selection_changed.connect(self._mark)

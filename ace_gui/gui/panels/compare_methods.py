@@ -34,6 +34,7 @@ from ace_gui.gui.widgets.layout import (
 from ace_gui.gui.widgets.tables import FittedTable, save_table
 
 # in text lines: minimum height of the plots
+_BESIDE = 36  # in text lines: below this width the results are below the choices
 _TABLE = 6
 _PLOT = 12
 _ONE_ROW = 34  # in text lines: below this width the plots are stacked
@@ -174,7 +175,8 @@ class CompareMethodsPanel(QWidget):
         self._results.addWidget(self._nothing)
         self._results.addWidget(area)
         right = pane(down(heading("Results"), (self._results, 1), self.status, actions))
-        columns = split(choices_pane, right, sizes=(250, 900), gap=2 * GAP)
+        parts = choices_pane, right
+        columns = split(*parts, sizes=(250, 900), gap=2 * GAP, lines=_BESIDE)
         self.setLayout(down(columns, margins=(8, 8, 8, 8)))
 
     def _measure(self, metrics: QFontMetrics) -> None:

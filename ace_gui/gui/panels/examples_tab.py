@@ -47,6 +47,7 @@ from ace_gui.gui.widgets.labels import (
 from ace_gui.gui.widgets.layout import (
     GAP,
     FlowLayout,
+    TitleLine,
     across,
     card,
     down,
@@ -66,6 +67,7 @@ NOTHING: Final = (
     "Examples that the expert answers correctly and the merge does not, and vice versa."
 )
 _ALL: Final = ""
+_BESIDE: Final = 30  # in text lines: below this width the choices are below the note
 _LARGE: Final = 160  # px
 
 
@@ -136,7 +138,7 @@ class ExamplesTab(JobPage):
         head = FlowLayout(spacing=8)
         head.addWidget(self.verdict)
         head.addWidget(self.against)
-        below = across((self.note, 1), self.task, self.merge)
+        below = TitleLine(self.note, self.task, self.merge, lines=_BESIDE)
         list_pane = pane(down(head, below, (self.list, 1), margins=(8, 6, 8, 6)))
         results = split(card(list_pane), card(self.detail), sizes=(760, 300), gap=GAP)
         results.setStretchFactor(0, 1)

@@ -38,6 +38,9 @@ from ace_gui.gui.widgets.lazy import Following
 DELAY: Final = 250
 """ms from a change to a new drawing."""
 
+_BESIDE: Final = 36
+"""In text lines: below this width the figure is below the form."""
+
 MM_PER_INCH: Final = 25.4
 _NONE: Final = "none"
 _WIDTHS: Final = {
@@ -221,8 +224,8 @@ class FiguresPage(Following):
         )
         scroll = scroll_area("What the figure shows", pane(choices))
         right = down(self.problem, (self.paper, 1), self.size_text, margins=MARGINS)
-        parts = split(card(scroll), pane(right), sizes=(380, 640), gap=GAP)
-        self.setLayout(down(parts))
+        parts = card(scroll), pane(right)
+        self.setLayout(down(split(*parts, sizes=(380, 640), gap=GAP, lines=_BESIDE)))
         self.size_text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
 
     # What is shown

@@ -155,11 +155,16 @@ class EvaluateButton(RunButton):
         self.show_job(running, self._scoring.obstacle, tip=tip, share=share)
 
 
+_LETTERS: Final = 20  # of a merge's name; the tooltips have long ones
+
+
 class MergeChoice(Choice):
     """Offers the finished merges, the newest first, and selects a new or restored merge itself."""
 
     def __init__(self, session: Session, name: str) -> None:
         super().__init__(name, _NO_MERGE)
+        self.setSizeAdjustPolicy(self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(_LETTERS)
         self._session = session
         self._latest = ""
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent
-from PySide6.QtWidgets import QButtonGroup, QCheckBox, QLabel, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QButtonGroup, QLabel, QLineEdit, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.field_info import FieldInfo
@@ -19,7 +19,7 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.draft import Inputs, by_family
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.widgets.controls import Choice, named, push_button
+from ace_gui.gui.widgets.controls import Choice, ElidedCheckBox, named, push_button
 from ace_gui.gui.widgets.labels import muted_label
 from ace_gui.gui.widgets.layout import (
     WrappedColumn,
@@ -40,7 +40,7 @@ _FINISHED: Final = "A finished merge: it is only measured."
 _ESTIMATED: Final = "Estimated time of this merge of the open models, as h:mm:ss or m:ss"
 
 
-class _Box(QCheckBox):
+class _Box(ElidedCheckBox):
     """Up and down move the focus to the next box. ``entered`` carries the box with the focus."""
 
     entered = Signal(QWidget)

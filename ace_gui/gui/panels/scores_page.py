@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from math import isfinite
 from typing import Final, TypeVar
 
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.scored import BASE, EXPERTS, remarks
@@ -33,9 +34,10 @@ from ace_gui.gui.widgets.controls import push_button
 from ace_gui.gui.widgets.labels import EmptyState, plain_label, secondary_label
 from ace_gui.gui.widgets.layout import (
     GAP,
-    across,
+    TitleLine,
     card,
     down,
+    on_font_change,
     on_visibility_change,
     pane,
     scroll_area,
@@ -44,6 +46,8 @@ from ace_gui.gui.widgets.layout import (
 from ace_gui.gui.widgets.lazy import LazyTabs
 from ace_gui.recipe.task_kinds import Metric
 
+_BESIDE: Final = 36  # in text lines: below this width, cards and controls are below each other
+_HEIGHTS: Final = (10, 8)  # in text lines: minimum heights of the bars and of the figures
 _HIGH: Final = 36  # in text lines: below this height the row of examples is hidden
 REFRESH: Final = 100  # ms between repaints while scores arrive
 NO_TASKS: Final = "There are no tasks yet: add data to evaluate the models on."
@@ -79,14 +83,17 @@ class ScoresTab(JobPage):
         add_data = push_button("Add data…", lambda: pages.show_tab(TasksTab).ask(), kind="tinted")
         self.no_tasks = EmptyState(NO_TASKS, add_data)
         self.no_scores = EmptyState(NO_SCORES, EvaluateButton(session, scoring))
-        controls = across((self.title, 1), self.merge, self.evaluate, gap=12)
+        controls = TitleLine(self.title, self.merge, self.evaluate, lines=_BESIDE)
         parts = (controls, self.note, self.line)
         head = card(pane(down(*parts, margins=(8, 6, 8, 6), gap=6)))
         figures = scroll_area("Figures of the merge", pane(down(self.figures, self.routes, None)))
-        below = split(card(PlotWithTable(self.bars)), card(figures), sizes=(520, 560), gap=GAP)
+        cards = card(PlotWithTable(self.bars)), card(figures)
+        on_font_change(self, lambda metrics: self._measure(cards, metrics))
+        below = split(*cards, sizes=(520, 560), gap=GAP, lines=_BESIDE)
         below.setStretchFactor(0, 1)
         self._strip = card(self.examples)
-        page = pane(down(head, (below, 1), self._strip, gap=GAP))
+        whole = pane(down(head, (below, 1), self._strip, gap=GAP))
+        page = scroll_area("Scores", whole, tabs=False)
         self.set_pages(card(self.no_tasks), card(self.no_scores), page)
         results = session.results
         self.follow(results.scores.changed, results.runs.changed, session.engine_changed)
@@ -97,6 +104,11 @@ class ScoresTab(JobPage):
         """Give the bars the whole height if it is small."""
         super().resizeEvent(event)
         self._strip.setVisible(event.size().height() >= _HIGH * self.fontMetrics().height())
+
+    def _measure(self, cards: Sequence[QWidget], metrics: QFontMetrics) -> None:
+        """Set the heights below which the page scrolls."""
+        for part, lines in zip(cards, _HEIGHTS, strict=True):
+            part.setMinimumHeight(lines * metrics.height())
 
     def refresh(self) -> None:
         scores = self.session.results.scores

@@ -65,6 +65,7 @@ _WHAT = (
     "scores are of the other half, which the search does not use."
 )
 _PLOT = 9  # in text lines: minimum height of the curve
+_BESIDE = 36  # in text lines: below this width the results are below the form
 
 
 class TuneTab(JobPage):
@@ -113,7 +114,8 @@ class TuneTab(JobPage):
         right.setLayout(down((card(view), 1), self._result, gap=GAP))
         scroll = scroll_area("Parameters to tune", pane(column))
         results = scroll_area("Results", right, tabs=False)
-        self.set_pages(split(card(scroll), results, sizes=(380, 640), gap=GAP))
+        parts = card(scroll), results
+        self.set_pages(split(*parts, sizes=(380, 640), gap=GAP, lines=_BESIDE))
 
     def _start(self) -> None:
         merges = self.merges.value() or None

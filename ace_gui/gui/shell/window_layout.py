@@ -75,9 +75,11 @@ class Cards(QWidget):
         self.top.setStretchFactor(1, 1)
         self.rows.setStretchFactor(0, 1)
         self._buttons: dict[int, QToolButton] = {}
+        self._inspector = panels[INSPECTOR]
         self._views = panels[VIEWS]
         self._views_tabs = tabs[VIEWS]
-        self._least_views = 0  # px
+        self._least_inspector = 0  # px, of its width
+        self._least_views = 0  # px, of their height
         self._is_folded: bool | None = None  # None: it depends on the height
         self._shares = [2, 1]  # the heights of the rows before the views were folded
         self.fold_button = FoldButton(_FOLDED, self._toggle_fold, upwards=False)
@@ -109,9 +111,11 @@ class Cards(QWidget):
         """Whether the user has unfolded the views."""
         return self._is_folded is False and not self.views_are_folded
 
-    def set_least_views(self, height: int) -> None:
-        """Set the least height of the views in px, unless they are folded."""
-        self._least_views = height
+    def set_least(self, *, inspector_width: int, views_height: int) -> None:
+        """Set the least width of the inspector beside the layers, and the least height of the
+        views that are not folded, in px."""
+        self._least_inspector = inspector_width
+        self._least_views = views_height
         self.arrange()
 
     def _toggle_fold(self) -> None:
@@ -314,6 +318,8 @@ class Cards(QWidget):
         for index, panel in enumerate(self._cards):
             if index not in self._detached:
                 panel.setVisible(single in (None, index))
+        beside = single is None
+        self._inspector.setMinimumWidth(self._least_inspector if beside else 0)
         self._fold_views(self.views_are_folded)
         self.fold_button.setVisible(self._alone is None and not turns)
         above = {LAYERS, INSPECTOR} - self._detached.keys()

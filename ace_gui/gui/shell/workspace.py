@@ -154,8 +154,8 @@ class Workspace(QWidget):
         self.reset_layout()
 
     def _measure(self, metrics: QFontMetrics) -> None:
-        self.inspector.setMinimumWidth(26 * metrics.height())  # the titles of its tabs
-        self.cards.set_least_views(13 * metrics.height())
+        line = metrics.height()
+        self.cards.set_least(inspector_width=26 * line, views_height=13 * line)  # titles of tabs
         if self.isVisible():
             self._settling.run(self._settle())
 

@@ -15,11 +15,13 @@ from PySide6.QtGui import (
     QPainter,
     QPainterPath,
     QPaintEvent,
+    QResizeEvent,
     QShowEvent,
 )
 from PySide6.QtWidgets import (
     QAbstractButton,
     QButtonGroup,
+    QCheckBox,
     QComboBox,
     QDoubleSpinBox,
     QFrame,
@@ -27,6 +29,7 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QProgressBar,
     QPushButton,
+    QSizePolicy,
     QSpinBox,
     QStyle,
     QStyleOptionComboBox,
@@ -309,6 +312,52 @@ class ProgressBar(QProgressBar):
         self._step = (self._step + 1) % _STEPS
         self.place = 1 - abs(2 * self._step / _STEPS - 1)
         self.update()
+
+
+_SHORTEST: Final = 28  # letters that are shown at least
+
+
+class ElidedCheckBox(QCheckBox):
+    """Its text is elided in the middle where there is no room for all of it."""
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(text.replace("&", "&&"), parent)
+        self._full = text
+        self.setAccessibleName(text)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+
+    def sizeHint(self) -> QSize:
+        """The size with the complete text."""
+        return self._size_with(self.fontMetrics().horizontalAdvance(self._full))
+
+    def minimumSizeHint(self) -> QSize:
+        metrics = self.fontMetrics()
+        shortest = _SHORTEST * metrics.averageCharWidth()
+        return self._size_with(min(shortest, metrics.horizontalAdvance(self._full)))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._elide()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._elide()
+
+    def _elide(self) -> None:
+        if not self.isVisible():  # it has no width of its own yet
+            return
+        room = self.width() - self._size_with(0).width()
+        metrics = self.fontMetrics()
+        text = self._full
+        if metrics.horizontalAdvance(text) > room:
+            text = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, room)
+        self.setText(text.replace("&", "&&"))
+
+    def _size_with(self, width: int) -> QSize:
+        size = super().sizeHint()
+        words = self.text().replace("&&", "&")
+        size.setWidth(size.width() - self.fontMetrics().horizontalAdvance(words) + width)
+        return size
 
 
 class Choice(QComboBox):

@@ -164,6 +164,23 @@ class BesideOrBelow(QSplitter):
         self.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
 
 
+class TitleLine(QWidget):
+    """A text with controls at its right, or below it if the width is less than ``lines`` text
+    lines."""
+
+    def __init__(self, text: QWidget, *controls: QWidget, lines: int) -> None:
+        super().__init__()
+        self._lines = lines
+        self._row = across((text, 1), across(None, *controls), gap=12)
+        self.setLayout(self._row)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wide = event.size().width() >= self._lines * self.fontMetrics().height()
+        direction = QBoxLayout.Direction
+        self._row.setDirection(direction.LeftToRight if wide else direction.TopToBottom)
+
+
 def move_focus(window: QWidget, *, forward: bool) -> bool:
     """Move the focus to the next control of a window in layout order. False if there is none.
 
@@ -290,7 +307,7 @@ class FlowLayout(QLayout):
         return self.minimumSize()
 
     def minimumSize(self) -> QSize:
-        widest = max((item.sizeHint().width() for item in self._items), default=0)
+        widest = max((item.minimumSize().width() for item in self._items), default=0)
         return QSize(widest, 0)
 
     def _place(self, rect: QRect, *, move: bool) -> int:
@@ -299,7 +316,8 @@ class FlowLayout(QLayout):
         y = rect.y()
         line = 0
         for item in self._items:
-            size = item.sizeHint()
+            width = max(rect.width(), item.minimumSize().width())
+            size = item.sizeHint().boundedTo(QSize(width, _NO_LIMIT))
             if x > rect.x() and x + size.width() > rect.right() + 1:
                 x = rect.x()
                 y = y + line
@@ -352,10 +370,10 @@ def _filled(box: _Box, parts: Sequence[Part], margins: Sequence[int], gap: int) 
     return box
 
 
-def split(*parts: QWidget, sizes: Sequence[int], gap: int) -> QSplitter:
-    """The parts next to each other with handles of ``gap`` pixels. The last takes spare space."""
-    splitter = QSplitter(Qt.Orientation.Horizontal)
-    splitter.setChildrenCollapsible(False)
+def split(*parts: QWidget, sizes: Sequence[int], gap: int, lines: int = 0) -> QSplitter:
+    """The parts next to each other with handles of ``gap`` pixels, or stacked if the width is less
+    than ``lines`` text lines. The last takes spare space."""
+    splitter = BesideOrBelow(lines)
     splitter.setHandleWidth(gap)
     for part in parts:
         splitter.addWidget(part)
