@@ -19,6 +19,7 @@ from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract.events import Evaluated, Event, JobProgress, MethodCompared
 from ace_gui.engine.contract.jobs import EvaluateJob, RoutesJob, TuneJob
+from ace_gui.engine.contract.noise import chance_notes, why_nothing_chosen
 from ace_gui.engine.contract.scored import (
     MeanScore,
     ParameterRange,
@@ -137,7 +138,7 @@ def _print(
         console.print(_routes_table([route for route in routes if route.model == model]))
     if by_harness:
         console.print(_harness_table(by_harness))
-    for remark in dict.fromkeys((*notes(scores), *notes(by_harness))):
+    for remark in dict.fromkeys((*notes(scores), *chance_notes(scores), *notes(by_harness))):
         console.print(safe_text(remark))
 
 
@@ -171,7 +172,7 @@ def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
     ``errors``: add standard errors.
     """
     tasks = {score.task: score for score in scores}
-    headings = (f"{printable(name)}\n{score.metric}, n {score.n}" for name, score in tasks.items())
+    headings = (_heading(score) for score in tasks.values())
     lines = table(
         "model", *headings, "mean", "of experts", "base to expert", left_aligned=["model"]
     )
@@ -180,6 +181,14 @@ def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
         cells = [_cell(by_task.get(task), errors) for task in tasks]
         lines.add_row(safe_text(mean.model), *cells, *mean_cells(mean), _number(mean.gain))
     return lines
+
+
+def _heading(score: TaskScore) -> str:
+    """The task, its metric and number of examples, and what answers at random reach."""
+    lines = [printable(score.task), f"{score.metric}, n {score.n}"]
+    if score.chance is not None:
+        lines.append(f"chance {score.chance:.3f}")
+    return "\n".join(lines)
 
 
 def mean_cells(mean: MeanScore) -> tuple[str, str]:
@@ -372,6 +381,8 @@ def _print_tuned(tuned: Tuned, console: Console) -> None:
     console.print(lines)
     console.print("\nOn the other half of the data, which was not used for the choice:\n")
     console.print(score_table(tuned.compared))
+    if nothing := why_nothing_chosen(tuned):
+        console.print(f"\n{nothing}")
     console.print(f"\n{len(tuned.points) + 2} merges in {tuned.seconds:.0f} s.")
 
 

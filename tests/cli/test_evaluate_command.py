@@ -34,9 +34,10 @@ def test_a_recipe_and_a_folder(project: Path):
     assert done.returncode == 0, done.stderr
     scores = json.loads(out.read_text())["scores"]
     assert [score["model"] for score in scores] == ["base", "mood", folder]
-    assert {frozenset(score) for score in scores} == {
-        frozenset(("model", "task", "metric", "score", "n", "standard_error", "normalised"))
-    }
+    keys = ("model", "task", "metric", "score", "n", "standard_error", "normalised", "chance")
+    assert {frozenset(score) for score in scores} == {frozenset(keys)}
+    assert {score["chance"] for score in scores} == {0.5}
+    assert "chance 0.500" in done.stdout
     assert {(score["task"], score["metric"], score["n"]) for score in scores} == {
         ("mood", "accuracy", 20)
     }

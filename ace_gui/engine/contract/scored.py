@@ -70,6 +70,8 @@ class TaskScore:
     """Number of examples with a cut answer or input."""
     cut_words: int = 0
     """Labelled words among these that have no answer."""
+    chance: float | None = None
+    """What answers at random reach; None if it is not known, or for other metrics than accuracy."""
 
     @property
     def text(self) -> str:
@@ -82,9 +84,10 @@ class TaskScore:
     def record(self) -> dict[str, object]:
         """The dict of ``evaluate --json``, in which NaN is null.
 
-        ``chat`` is left out if None, ``cut`` and ``cut_words`` if 0.
+        ``chat`` and ``chance`` are left out if None, ``cut`` and ``cut_words`` if 0.
         """
-        optional = {"chat": self.chat, "cut": self.cut or None, "cut_words": self.cut_words or None}
+        optional: dict[str, object] = {"chat": self.chat, "chance": self.chance}
+        optional |= {"cut": self.cut or None, "cut_words": self.cut_words or None}
         return {
             "model": self.model,
             "task": self.task,
@@ -109,6 +112,7 @@ def score_from(record: Mapping[str, Any]) -> TaskScore:
         standard_error=_number_or_nan(record["standard_error"]),
         normalised=None if normalised is None else float(normalised),
         own=normalised == 1.0,  # an expert's score as a share of its own
+        chance=record.get("chance"),
     )
 
 

@@ -37,6 +37,7 @@ from ace_gui.engine.streaming import Executor
 from ace_gui.errors import TaskError
 from ace_gui.paths import scores_folder
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.task_kinds import Metric
 from ace_gui.recipe.values import Task
 from ace_gui.steps import Steps, result_of
 from ace_gui.versions import code_digest, library_versions
@@ -338,6 +339,9 @@ def _scored(
     cut = KINDS[trial.data.kind].cut(outcome.answers)
     name = trial.data.name
     metric = trial.data.metric.value
+    chance = None
+    if trial.data.metric is Metric.ACCURACY:
+        chance = KINDS[trial.data.kind].chance(trial.data, trial.loading.config)
     is_own = trial.owner is not None and trial.subject.expert == trial.owner
     score = TaskScore(
         model=trial.subject.name,
@@ -351,6 +355,7 @@ def _scored(
         chat=outcome.chat,
         cut=cut.examples,
         cut_words=cut.words,
+        chance=chance,
     )
     owners = (score for score in scores.values() if score.own and score.task == name)
     best = score if is_own else next(owners, None)

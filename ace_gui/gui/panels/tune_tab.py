@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from math import fsum, isfinite, sqrt
-from typing import Final
+from math import isfinite
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QSizePolicy, QWidget
 
 from ace_gui.engine.contract.jobs import TuneJob
+from ace_gui.engine.contract.noise import mean_score, why_nothing_chosen
 from ace_gui.engine.contract.scored import (
     MeanScore,
     ParameterRange,
@@ -20,7 +19,6 @@ from ace_gui.engine.contract.scored import (
     Tuned,
     TunePoint,
     how_chosen,
-    means,
     usual_merges,
     values_of,
 )
@@ -185,12 +183,10 @@ class TuneTab(JobPage):
         self._result.setVisible(tuned is not None)
         if tuned is None:
             return
-        before = _mean(tuned.before)
-        after = _mean(tuned.scores)
+        before = mean_score(tuned.before)
+        after = mean_score(tuned.scores)
         text = f"{values_of(tuned.best)}: {_change(before, after)}"
-        if _is_within_noise(tuned):
-            text = f"{_NOTHING_CHOSEN} {text}"
-        self.result.setText(plain(text))
+        self.result.setText(plain(f"{why_nothing_chosen(tuned)} {text}".strip()))
         tasks = [score.task for score in tuned.scores]
         halves = ("before", tuned.before, before), ("after", tuned.scores, after)
         self.figures.show_figures(["mean", *tasks], [_row(*half, tasks) for half in halves])
@@ -204,28 +200,6 @@ class TuneTab(JobPage):
         same_method = self._tuning.job.recipe.merge_method == self.session.draft.inputs.method
         self.use.setEnabled(same_method and not used)
         self.use.setText("These values are in the recipe" if used else "Use these values")
-
-
-_NOTHING_CHOSEN: Final = (
-    "By these scores nothing can be chosen: they differ no more than chance makes them."
-)
-
-
-def _is_within_noise(tuned: Tuned) -> bool:
-    """Whether the search's merges differ by less than twice the standard error of their mean."""
-    found = [point.score for point in tuned.points if point.score is not None]
-    errors = [score.standard_error for score in tuned.before]
-    mean = _mean(tuned.before)
-    if len(found) < 2 or not mean.score or not all(map(isfinite, errors)):
-        return False
-    error = sqrt(fsum(error**2 for error in errors)) / len(errors)
-    if mean.normalised is not None:
-        error = error * mean.normalised / mean.score
-    return max(found) - min(found) <= 2 * error
-
-
-def _mean(scores: tuple[TaskScore, ...]) -> MeanScore:
-    return means([replace(score, own=False) for score in scores])[0]
 
 
 def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list[str]) -> FigureRow:
