@@ -22,15 +22,7 @@ from ace_gui.cli.console import Outputs, Terminal, print_checks, print_warnings,
 from ace_gui.cli.options import counts_given
 from ace_gui.cli.streams import say
 from ace_gui.engine.capabilities import memory_of, resolve_device, use_threads
-from ace_gui.engine.cluster.estimates import (
-    ASSUMED_BYTES,
-    ASSUMED_FLOPS,
-    PlannedUnit,
-    Schedule,
-    Speed,
-    planned_units,
-    schedule,
-)
+from ace_gui.engine.cluster.estimates import PlannedUnit, Schedule, Speed, planned_units, schedule
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.cluster.trials import measured_speed
@@ -38,6 +30,7 @@ from ace_gui.engine.contract.plan import Check, CheckVerdict
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import free_bytes, output_checks
+from ace_gui.engine.planning.row_work import ASSUMED_BYTES, ASSUMED_FLOPS
 from ace_gui.engine.workflow import Options, prepared_with_consent, refuse_merge
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.recipe import Recipe

@@ -14,13 +14,12 @@ from typing import Any, Final
 
 import torch
 
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.units import Unit, units
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import with_freed, working_set
-from ace_gui.linalg.singular import matrix_shape, shaping_flops
+from ace_gui.engine.planning.row_work import assumed_seconds, row_bytes, row_flops
 from ace_gui.machine import total_memory
-from ace_gui.methods.method import Kind
 from ace_gui.stored_formats import FORMATS
 
 UNIT_SECONDS: Final = 0.005
@@ -28,49 +27,6 @@ UNIT_SECONDS: Final = 0.005
 
 UNWRITTEN_SHARE: Final = 0.1
 """Share of the machine's memory that the system fills with output before it writes to the disk."""
-
-ASSUMED_FLOPS: Final = 2e10
-"""Operations per second assumed for an unknown worker."""
-
-ASSUMED_BYTES: Final = 5e8
-"""Bytes per second that an unknown worker is assumed to read or write."""
-
-ENTRY_FLOPS: Final = 4.0
-"""Operations per element of each expert: widen, subtract, weight, add."""
-
-
-def row_flops(row: PlanRow, prepared: Prepared) -> float:
-    """Estimated arithmetic operations for merging a row."""
-    if not row.is_combined:
-        return 0.0
-    experts = len(row.experts)
-    entries = prod(row.shape)
-    method = prepared.method_of(row)
-    flops = ENTRY_FLOPS * experts * entries
-    if row.after.reshapes:
-        flops += shaping_flops(matrix_shape(row.shape))
-    if row.disposition is Disposition.AVERAGED or method.kind is not Kind.MATRIX:
-        return flops
-    if row.transposed:
-        shape = tuple(reversed(row.shape))
-    else:
-        shape = row.shape
-    return flops + method.flops(shape, experts, prepared.parameters_of(row))
-
-
-def row_bytes(row: PlanRow, prepared: Prepared) -> int:
-    """Bytes that merging a row reads, and writes in the number format of the output."""
-    entries = prod(row.shape)
-    models = 1
-    if row.is_combined:
-        models += len(row.experts)
-    output = row.output_dtype(prepared.recipe.out_dtype)
-    return entries * (models * FORMATS[row.dtype].bits + FORMATS[output].bits) // 8
-
-
-def assumed_seconds(row: PlanRow, prepared: Prepared) -> float:
-    """Estimated seconds for merging a row on an unknown worker."""
-    return row_flops(row, prepared) / ASSUMED_FLOPS + row_bytes(row, prepared) / ASSUMED_BYTES
 
 
 def largest_first(unordered: Iterable[Unit], prepared: Prepared) -> list[Unit]:

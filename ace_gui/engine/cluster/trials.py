@@ -23,16 +23,7 @@ from typing import Any, Final
 import torch
 
 from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_shards
-from ace_gui.engine.cluster.estimates import (
-    ASSUMED_BYTES,
-    ASSUMED_FLOPS,
-    Speed,
-    assumed_seconds,
-    kind_of,
-    kind_without_shape,
-    row_bytes,
-    row_flops,
-)
+from ace_gui.engine.cluster.estimates import Speed, kind_of, kind_without_shape
 from ace_gui.engine.cluster.ray_workers import SCANNED_ELEMENTS, RayWorkers
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.readers import Readers
@@ -50,6 +41,13 @@ from ace_gui.engine.merging.units import (
 )
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import matrices_at_once
+from ace_gui.engine.planning.row_work import (
+    ASSUMED_BYTES,
+    ASSUMED_FLOPS,
+    assumed_seconds,
+    row_bytes,
+    row_flops,
+)
 from ace_gui.engine.streaming import ordered
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.output_files import sync

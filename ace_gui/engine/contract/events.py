@@ -214,7 +214,7 @@ class CovariancesCompared(JobProgress):
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixTimed:
-    """One matrix took ``seconds`` to merge. ``share``: its share of the work on all matrices."""
+    """One matrix took ``seconds`` to merge. ``share``: its share of the work on all tensors."""
 
     share: float
     seconds: float

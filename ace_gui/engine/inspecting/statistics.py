@@ -43,9 +43,9 @@ from ace_gui.engine.merging.surveying import waits
 from ace_gui.engine.merging.task_vectors import gram, merging_of
 from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.row_work import assumed_seconds
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.linalg.heterogeneity import heterogeneity
-from ace_gui.methods.shared.kit import self_product_flops
 
 
 def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:
@@ -179,9 +179,9 @@ TOTAL_SECONDS: Final = 4.0
 ONE_SECONDS: Final = 1.5
 """Most seconds for all matrices, and for one, so that nobody has to wait."""
 
-_FIRST_RATES: Final = {"cpu": 2e10}
-_FAST: Final = 1e12
-"""FLOPs per second assumed before the first merge was timed; the second is for GPUs."""
+_FIRST_PACES: Final = {"cpu": 1.0}
+_FAST: Final = 50.0
+"""How much faster than estimated, before the first merge was timed; the second is for GPUs."""
 
 _GOLDEN: Final = (sqrt(5) - 1) / 2
 
@@ -194,11 +194,12 @@ def sampled(
     Matrices that cannot be merged are skipped; the merge itself reports them. So are those whose
     method first surveys the whole model or needs data. Nothing is written except to the cache.
     """
-    rate = _FIRST_RATES.get(device.type, _FAST)
+    pace = _FIRST_PACES.get(device.type, _FAST)
     seconds_left = TOTAL_SECONDS
-    all_rows = matrices(prepared.plan)
-    total = sum(map(work, all_rows))
-    for row in in_order([row for row in all_rows if not waits(row, prepared)]):
+    estimated = {row: assumed_seconds(row, prepared) for row in prepared.plan.rows if row.in_base}
+    total = sum(estimated.values())
+    rows = [row for row in matrices(prepared.plan) if not waits(row, prepared)]
+    for row in in_order(rows, estimated):
         started = time.monotonic()
         report = None
         seconds = 0.0
@@ -209,20 +210,20 @@ def sampled(
             timed = cache.get(context.merge_key("seconds"))
             if timed is not None:
                 seconds = float(timed["seconds"])
-        elif work(row) / rate < min(seconds_left, ONE_SECONDS):
+        elif estimated[row] / pace < min(seconds_left, ONE_SECONDS):
             report = _merged(context)
             seconds = max(time.monotonic() - started, 1e-6)
-            rate = work(row) / seconds
+            pace = estimated[row] / seconds
             cache.put(context.merge_key("seconds"), {"seconds": np.array(seconds)})
         seconds_left -= time.monotonic() - started
         yield report
         if seconds:
-            yield MatrixTimed(share=work(row) / total, seconds=seconds)
+            yield MatrixTimed(share=estimated[row] / total, seconds=seconds)
         if seconds_left < 0:
             return
 
 
-def in_order(rows: Sequence[PlanRow]) -> list[PlanRow]:
+def in_order(rows: Sequence[PlanRow], work: Mapping[PlanRow, float]) -> list[PlanRow]:
     """One matrix of each role and shape, least work first, then another of each, and so on.
 
     Matrices of one role and shape are taken from the whole depth of the model.
@@ -231,15 +232,10 @@ def in_order(rows: Sequence[PlanRow]) -> list[PlanRow]:
     for row in rows:
         alike[row.role, row.shape].append(row)
     groups = []
-    for group in sorted(alike.values(), key=lambda group: work(group[0])):
+    for group in sorted(alike.values(), key=lambda group: work[group[0]]):
         spread = sorted(range(len(group)), key=lambda n: (n + 0.5) * _GOLDEN % 1)
         groups.append([group[index] for index in spread])
     return [row for row in chain.from_iterable(zip_longest(*groups)) if row is not None]
-
-
-def work(row: PlanRow) -> float:
-    """Estimated FLOPs of merging a matrix: those of T products with its own transpose."""
-    return self_product_flops(row.shape, len(row.experts))
 
 
 def _merged(context: InspectionContext) -> LayerReport | None:

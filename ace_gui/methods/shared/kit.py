@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from ace_gui.field_info import FieldInfo
+from ace_gui.linalg.singular import shaping_flops
 
 INFO: Final = "info"
 """Key of a parameter's FieldInfo in the metadata of its dataclass field."""
@@ -134,23 +135,20 @@ Flops = Callable[[tuple[int, ...], int, Any], float]
 """Maps a matrix's shape (O × I), T and the parameters to the number of arithmetic operations."""
 
 
-_DECOMPOSITION: Final = 14.0
-"""Operations of one decomposition with vectors, as a multiple of O · I · min(O, I): the usual count
-for a nearly square matrix.
-"""
-
-
 def self_product_flops(shape: tuple[int, ...], experts: int, _parameters: Any = None) -> float:
     """Operations to multiply T matrices by their own transposes, on the larger side."""
     return 2.0 * experts * math.prod(shape) * max(shape)
 
 
 def per_decomposition(*, per_expert: float = 0.0, once: float = 0.0) -> Flops:
-    """The operations of ``per_expert`` decompositions for each expert, and ``once`` in all."""
+    """The operations of ``per_expert`` decompositions for each expert, and ``once`` in all.
+
+    Each is that of a Gram matrix, with the products before and after it.
+    """
 
     def flops(shape: tuple[int, ...], experts: int, _parameters: Any) -> float:
-        decomposition = _DECOMPOSITION * math.prod(shape) * min(shape)
-        return (per_expert * experts + once) * decomposition
+        outputs, inputs = shape
+        return (per_expert * experts + once) * shaping_flops((outputs, inputs))
 
     return flops
 

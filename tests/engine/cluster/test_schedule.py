@@ -16,13 +16,10 @@ from transformers import LlamaConfig
 
 from ace_gui.engine.cluster import trials
 from ace_gui.engine.cluster.estimates import (
-    ASSUMED_BYTES,
-    ASSUMED_FLOPS,
     UNIT_SECONDS,
     UNWRITTEN_SHARE,
     PlannedUnit,
     Speed,
-    assumed_seconds,
     kind_of,
     kind_without_shape,
     planned_units,
@@ -32,6 +29,7 @@ from ace_gui.engine.cluster.trials import measured_speed
 from ace_gui.engine.contract.plan import bytes_in_output
 from ace_gui.engine.merging.units import merge_unit
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.row_work import ASSUMED_BYTES, ASSUMED_FLOPS, assumed_seconds
 from ace_gui.machine import total_memory
 from tests.helpers.command import ace_gui
 from tests.helpers.models import Family

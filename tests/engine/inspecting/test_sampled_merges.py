@@ -15,9 +15,10 @@ from ace_gui.engine.contract.model_figures import forecast, matrices
 from ace_gui.engine.inspecting import statistics
 from ace_gui.engine.inspecting.compare_recipes import compare
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.statistics import analyse, in_order, sampled, work
+from ace_gui.engine.inspecting.statistics import analyse, in_order, sampled
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.row_work import assumed_seconds
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import After, Cap
 from tests.helpers.models import Family
@@ -56,7 +57,9 @@ def test_where_time_suffices_they_are_all_there_and_just_as_the_merge_reports_th
     cache = InspectionCache(tmp_path / "cache")
     events = list(sampled(prepared, CPU, cache))
     times = [event for event in events if isinstance(event, MatrixTimed)]
-    assert sum(event.share for event in times) == pytest.approx(1)
+    work = {row.name: assumed_seconds(row, prepared) for row in prepared.plan.rows if row.in_base}
+    of_matrices = sum(work[row.name] for row in matrices(prepared.plan))
+    assert sum(event.share for event in times) == pytest.approx(of_matrices / sum(work.values()))
     assert all(event.seconds > 0 for event in times)
     found = {event.name: event for event in events if isinstance(event, LayerReport)}
     again = [event for event in sampled(prepared, CPU, cache) if isinstance(event, MatrixTimed)]
@@ -90,12 +93,14 @@ def test_no_time_no_samples_but_what_is_remembered_costs_none(
 
 
 def test_one_of_each_role_and_shape_comes_first_and_the_least_work_before_more(recipe: Recipe):
-    rows = in_order(matrices(prepare(recipe).plan))
+    prepared = prepare(recipe)
+    work = {row: assumed_seconds(row, prepared) for row in matrices(prepared.plan)}
+    rows = in_order(list(work), work)
     kinds = {(row.role, row.shape) for row in rows}
     first = rows[: len(kinds)]
     assert {(row.role, row.shape) for row in first} == kinds
-    assert [work(row) for row in first] == sorted(work(row) for row in first)
-    assert len(rows) == len(set(rows)) == len(matrices(prepare(recipe).plan))
+    assert [work[row] for row in first] == sorted(work[row] for row in first)
+    assert len(rows) == len(set(rows)) == len(work)
 
 
 def test_methods_that_look_at_the_whole_model_first_are_not_tried(recipe: Recipe, tmp_path):
