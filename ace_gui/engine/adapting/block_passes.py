@@ -7,7 +7,7 @@ states, is recorded there. N inputs of one shape; L tokens or pixels; H features
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -90,18 +90,21 @@ class BlockModel:
 
     def _recorded(self, evaluator: Evaluator, batch: Batch) -> tuple[Tensor, list[BlockArguments]]:
         """The input of the first block, and the calls of all."""
-        calls: list[BlockArguments] = []
-        for as_tuple in (False, True):
-            recorder = _Recorder(len(self.blocks), as_tuple=as_tuple)
-            with recorder.instead_of(self.blocks), torch.no_grad():
+        for form in _FORMS:
+            recorder = _Recorder(self.blocks, form)
+            with recorder.instead_of_blocks(self.model), torch.no_grad():
                 try:
                     evaluator.rows(batch)
-                except _LastBlock:
-                    calls = recorder.calls
+                except _AfterBlocks:
+                    pass
                 except _OtherStates:
                     continue
-            if len(calls) == len(self.blocks) and recorder.states is not None:
-                return recorder.states, calls
+                except _MISFITS:  # the model cannot use what the block returned
+                    continue
+            if recorder.is_repeated:
+                raise self._unfit(self.model, "runs some of its blocks more than once")
+            if len(recorder.calls) == len(self.blocks) and recorder.states is not None:
+                return recorder.states, recorder.calls
         raise self._unfit(self.model, "passes more than hidden states from block to block")
 
     def passed(self, index: int, inputs: Passing) -> Passing:
@@ -113,7 +116,10 @@ class BlockModel:
         """What a block makes of its inputs, with its graph (N × L × H)."""
         call = inputs.calls[index]
         returned = self.blocks[index](inputs.states_NLH, *call.positional, **call.named)
-        output: Tensor = returned[0] if isinstance(returned, tuple) else returned
+        if isinstance(returned, tuple | list):
+            output: Tensor = returned[0]
+        else:
+            output = returned
         return output
 
     @staticmethod
@@ -124,7 +130,7 @@ class BlockModel:
         )
 
 
-class _LastBlock(Exception):  # noqa: N818 (no error: the last block is reached)
+class _AfterBlocks(Exception):  # noqa: N818 (no error: all blocks were called)
     pass
 
 
@@ -132,27 +138,58 @@ class _OtherStates(Exception):  # noqa: N818 (no error: blocks return something 
     pass
 
 
-class _Recorder:
-    """Stands in for all blocks: each returns its input unchanged, and the last one stops."""
+_MISFITS: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What models raise when a block returns another form than they expect."""
 
-    def __init__(self, count: int, *, as_tuple: bool) -> None:
+_FORMS: Final[Sequence[Callable[[Tensor], Any]]] = (
+    lambda states: states,
+    lambda states: (states,),
+    lambda states: (states, None),  # and attention weights that nobody asked for
+)
+"""The forms in which blocks return hidden states, in the order in which they are tried."""
+
+
+class _Recorder:
+    """Stands in for all blocks: each returns its input unchanged.
+
+    The model is stopped at the first module that it calls after them. ``form``: of what a block
+    returns.
+    """
+
+    def __init__(self, blocks: nn.ModuleList, form: Callable[[Tensor], Any]) -> None:
         self.calls: list[BlockArguments] = []
         self.states: Tensor | None = None
-        self._count = count
-        self._as_tuple = as_tuple
+        self.is_repeated = False
+        self._blocks = blocks
+        self._form = form
 
     @contextmanager
-    def instead_of(self, blocks: nn.ModuleList) -> Iterator[None]:
+    def instead_of_blocks(self, model: nn.Module) -> Iterator[None]:
         """Context in which the blocks' inputs are recorded."""
-        for block in blocks:
+        in_blocks = set(self._blocks.modules())
+        hooks = [
+            module.register_forward_pre_hook(self._stop_after_blocks)
+            for module in model.modules()
+            if module not in in_blocks
+        ]
+        for block in self._blocks:
             block.forward = self._record
         try:
             yield
         finally:
-            for block in blocks:
+            for block in self._blocks:
                 del block.forward
+            for hook in hooks:
+                hook.remove()
+
+    def _stop_after_blocks(self, _module: nn.Module, _inputs: Any) -> None:
+        if len(self.calls) == len(self._blocks):
+            raise _AfterBlocks
 
     def _record(self, *positional: Any, **named: Any) -> Any:
+        if len(self.calls) == len(self._blocks):
+            self.is_repeated = True
+            raise _AfterBlocks
         if positional:
             states, *states_rest = positional
         else:
@@ -163,11 +200,7 @@ class _Recorder:
         if states is not self.states:
             raise _OtherStates
         self.calls.append(BlockArguments(positional=tuple(states_rest), named=named))
-        if len(self.calls) == self._count:
-            raise _LastBlock
-        if self._as_tuple:
-            return (states,)
-        return states
+        return self._form(states)
 
 
 def groups_of(pieces: Sequence[Sequence[Piece]], indices: Sequence[int]) -> list[list[int]]:
