@@ -32,8 +32,9 @@ class Trained(StrEnum):
 class How(StrEnum):
     """In which pieces the model is trained. The value is written in recipes.
 
-    ``AUTO``: ``WHOLE`` if the memory suffices for it. ``WHOLE``: all at once, by answers.
-    ``BLOCKS``: one block after another, by hidden states.
+    ``AUTO``: ``BLOCKS`` for adapters with heads of their own, and if the memory is too small for
+    the whole; else ``WHOLE``. ``WHOLE``: all at once, by answers. ``BLOCKS``: one block after
+    another, by hidden states.
     """
 
     AUTO = "auto"

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+import torch
 
+from ace_gui.engine.adapting.expert_answers import distinction
 from ace_gui.engine.calibrating.calibrate import EXAMPLES, SEED, Calibration, calibration
+from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.evaluating.evaluators import Evaluator
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds import evaluator_class
+from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.evaluating.task_data import Example, Picture, TaskData
 from ace_gui.engine.planning.alignment_checks import alignment_obstacle, left_out_sentence
@@ -41,6 +46,11 @@ ABOVE_OTHERS: Final = 1.25
 
 NOTHING: Final = 1e-9
 """Answers that are no farther apart, in nats, are equal."""
+
+LOOKED_AT: Final = 16
+"""Inputs of each task that the other experts are asked, too."""
+
+ASKING: Final = "asking the experts"
 
 _ADVICE: Final = "Check them, since inputs of another task make the merge worse."
 
@@ -129,6 +139,37 @@ def _refuse_scoring_data(
             key="calibration",
             path=data.table.path,
         )
+
+
+def compared_inputs(
+    sources: Sequence[Calibration], device: torch.device
+) -> Generator[PassProgress, None, dict[tuple[str, str], float]]:
+    """What ``distinctions_by`` says of every expert. One expert after another is loaded."""
+    tasks = [data for source in sources for data, _ in source.tasks]
+    loaded = Loaded(device)
+    distinctions: dict[tuple[str, str], float] = {}
+    for source in sources:
+        for data, loading in source.tasks:
+            distinctions |= distinctions_by(loaded.evaluator(data, loading), tasks)
+        yield PassProgress(title=ASKING, done=len(distinctions), total=len(tasks) ** 2)
+    return distinctions
+
+
+def distinctions_by(expert: Evaluator, tasks: Sequence[TaskData]) -> dict[tuple[str, str], float]:
+    """How well an expert tells apart the inputs of every task like its own, in nats.
+
+    By its task's name and that of the inputs. Empty if its answers have no probabilities.
+    """
+    own_data = expert.data
+    distinctions: dict[tuple[str, str], float] = {}
+    if expert.answers_numbers:
+        return distinctions
+    own_roles = set(own_data.examples[0].inputs)
+    for data in tasks:
+        if data.kind == own_data.kind and set(data.examples[0].inputs) == own_roles:
+            some = data.examples[:LOOKED_AT]
+            distinctions[own_data.name, data.name] = distinction(expert, some)
+    return distinctions
 
 
 def warnings_about_inputs(

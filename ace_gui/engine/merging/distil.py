@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,6 @@ from ace_gui.engine.adapting.expert_answers import (
     AlignedTask,
     ExpertAnswer,
     answers_of,
-    distinction,
 )
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.task_models import repeatable, share_body
@@ -38,7 +37,14 @@ from ace_gui.engine.evaluating.loaded_models import Loaded, load
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.kept_files import is_there, keep_tensors, open_tensors, warn_recomputed
-from ace_gui.engine.merging.alignment_inputs import Parts, parts_of, warnings_about_inputs
+from ace_gui.engine.merging.alignment_inputs import (
+    ASKING,
+    Parts,
+    alignment_sources,
+    distinctions_by,
+    parts_of,
+    warnings_about_inputs,
+)
 from ace_gui.engine.merging.alignment_steps import (
     IN_WORDS,
     TITLE,
@@ -48,15 +54,17 @@ from ace_gui.engine.merging.alignment_steps import (
     news,
 )
 from ace_gui.engine.merging.distil_blocks import FOLDER, BlockAlignment, trained_files
+from ace_gui.engine.merging.passing_blocks import require_blocks
 from ace_gui.engine.merging.store import MergeStore
 from ace_gui.engine.merging.tensor_merge import rounded
+from ace_gui.engine.planning.alignment_checks import way_of_alignment, whole_fits
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.trained_tensors import (
     TrainedTensors,
     copies_of,
     trained_tensors,
 )
-from ace_gui.errors import CheckpointError
+from ace_gui.errors import CheckpointError, MismatchError, TaskError
 from ace_gui.recipe.distillation import Distillation, How
 
 RESULT: Final = "distilled.safetensors"
@@ -65,11 +73,7 @@ RESULT: Final = "distilled.safetensors"
 TRAINING: Final = "distilling"
 """The folder of unfinished training in a store."""
 
-ASKING: Final = "asking the experts"
 CURVE: Final = "divergence on inputs kept back"
-
-LOOKED_AT: Final = 16
-"""Inputs of each task that the other experts are asked, too."""
 
 _RESULT: Final = TypeAdapter(Distilled)
 
@@ -81,33 +85,93 @@ def sources_key(sources: Sequence[Calibration]) -> str:
     return digest([json.dumps([source.terms() for source in sources], default=str)])[:40]
 
 
+@dataclass(frozen=True, kw_only=True)
+class AlignmentPlan:
+    """How a merge is aligned with its experts."""
+
+    sources: Sequence[Calibration]
+    """The inputs of every expert; none for a merge that is not aligned."""
+
+    how: How
+    """Whole or by block."""
+
+    whole_fits: bool
+    """Whether the memory suffices for the whole model."""
+
+
+def alignment_plan(prepared: Prepared, allowed: int | None) -> AlignmentPlan:
+    """How the merge is aligned. ``allowed``: memory that may be used; None: what is free.
+
+    Raises the errors of its inputs, and those of ``require_blocks`` if the whole is no choice.
+    """
+    distil = prepared.recipe.distil
+    sources = alignment_sources(prepared)
+    if not distil or not sources:
+        return AlignmentPlan(sources=(), how=How.WHOLE, whole_fits=True)
+    plan = AlignmentPlan(
+        sources=sources,
+        how=way_of_alignment(prepared, allowed),
+        whole_fits=whole_fits(prepared, allowed),
+    )
+    if plan.how is How.BLOCKS:
+        try:
+            require_blocks(prepared, sources)
+        except (MismatchError, TaskError):
+            if not _may_be_whole(plan, distil):
+                raise
+            return replace(plan, how=How.WHOLE)
+    return plan
+
+
+def _may_be_whole(plan: AlignmentPlan, distil: Distillation) -> bool:
+    """Whether a model that is no chain of blocks may be trained whole."""
+    return distil.how is How.AUTO and plan.whole_fits
+
+
 def distilled(
     prepared: Prepared,
     store: MergeStore,
-    sources: Sequence[Calibration],
+    plan: AlignmentPlan,
     distil: Distillation,
     device: torch.device,
-    how: How,
 ) -> Generator[Progress, None, Distilled]:
     """Align the merge in a store, whose model is complete, and write what was trained.
 
-    ``sources``: of ``alignment_sources``. ``how``: whole or by block; if the recipe leaves the
-    choice, an interrupted run goes on as it began. Raises TaskError and MismatchError if a task's
-    model cannot be trained, MethodError if training diverges, and the errors of loading and
-    writing.
+    If the recipe leaves the choice, an interrupted run goes on as it began, whole or by block.
+    Raises TaskError and MismatchError if a task's model cannot be trained, MethodError if training
+    diverges, and the errors of loading and writing.
     """
     result = found_result(store.folder)
     if result is None:
         with repeatable(device):
-            by_block = _is_by_block(store, distil, how)
-            chosen = BlockAlignment if by_block else WholeAlignment
-            alignment = chosen(prepared, store, sources, distil, device)
-            yield from alignment.run()
-            result, tensors = alignment.result()
+            result, tensors = yield from _aligned(prepared, store, plan, distil, device)
         keep_tensors(store.folder / RESULT, tensors, json.dumps(asdict(result)))
     _write(prepared, store, result)
     yield news(done=result.steps, total=result.steps, curve=CURVE, warnings=result.warnings)
     return result
+
+
+def _aligned(
+    prepared: Prepared,
+    store: MergeStore,
+    plan: AlignmentPlan,
+    distil: Distillation,
+    device: torch.device,
+) -> Generator[Progress, None, tuple[Distilled, Mapping[str, Tensor]]]:
+    """What the training gave, and the trained tensors."""
+    if _is_by_block(store, distil, plan.how):
+        by_block = BlockAlignment(
+            prepared, store, plan.sources, distil, device, compares=plan.whole_fits
+        )
+        try:
+            yield from by_block.run()
+            return by_block.result()
+        except TaskError as error:  # only with its inputs does a model show what its blocks pass
+            if error.key != "how" or not _may_be_whole(plan, distil):
+                raise
+    whole = WholeAlignment(prepared, store, plan.sources, distil, device)
+    yield from whole.run()
+    return whole.result()
 
 
 def _write(prepared: Prepared, store: MergeStore, distilled: Distilled) -> None:
@@ -220,23 +284,9 @@ class WholeAlignment:
                 self._answers[data.name] = answers_of(expert, data.examples)
                 seed = (self._prepared.recipe.seed, len(self._parts))
                 self._parts[data.name] = parts_of(len(data.examples), seed)
-                self._look_at_others(expert)
+                tasks = [task_data for task_data, _ in self._all_tasks()]
+                self._distinctions |= distinctions_by(expert, tasks)
                 yield PassProgress(title=ASKING, done=len(self._answers), total=total)
-
-    def _look_at_others(self, expert: Evaluator) -> None:
-        """How well an expert tells apart the inputs of every task like its own.
-
-        Only if its answers have probabilities.
-        """
-        if expert.answers_numbers:
-            return
-        own_data = expert.data
-        for other_data, _ in self._all_tasks():
-            roles = set(other_data.examples[0].inputs)
-            if other_data.kind != own_data.kind or roles != set(own_data.examples[0].inputs):
-                continue
-            some = other_data.examples[:LOOKED_AT]
-            self._distinctions[own_data.name, other_data.name] = distinction(expert, some)
 
     def _merged_models(self) -> list[Evaluator]:
         """The merged model on every task, with the same parameters where these are trained."""

@@ -21,7 +21,12 @@ from ace_gui.engine.contract.distilled import Distilled, TaskDivergence
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.kept_files import is_there, keep_tensors, open_tensors, warn_recomputed
-from ace_gui.engine.merging.alignment_inputs import Parts, parts_of, warnings_about_inputs
+from ace_gui.engine.merging.alignment_inputs import (
+    Parts,
+    compared_inputs,
+    parts_of,
+    warnings_about_inputs,
+)
 from ace_gui.engine.merging.alignment_steps import (
     IN_WORDS,
     TITLE,
@@ -52,7 +57,11 @@ def trained_files(store: Path) -> list[Path]:
 
 
 class BlockAlignment(BlockPasses):
-    """One training: block by block the merge learns to give what its experts give."""
+    """One training: block by block the merge learns to give what its experts give.
+
+    ``compares``: each expert is asked about the inputs of every task first, which takes one whole
+    model in memory.
+    """
 
     def __init__(
         self,
@@ -61,9 +70,12 @@ class BlockAlignment(BlockPasses):
         sources: Sequence[Calibration],
         distil: Distillation,
         device: torch.device,
+        *,
+        compares: bool,
     ) -> None:
         readers = Readers(prepared, with_checksums=False)
         super().__init__(readers, sources, device, batch=distil.batch)
+        self._compares = compares
         self._distil = distil
         self._folder = store.folder / FOLDER
         self._plan: TrainedTensors = trained_tensors(prepared, distil)
@@ -74,7 +86,10 @@ class BlockAlignment(BlockPasses):
     def run(self) -> Iterator[Progress]:
         """Train every block, the first one first."""
         tasks = [data for source in self._sources for data, _ in source.tasks]
-        self._doubts = warnings_about_inputs(self._prepared, tasks, {})
+        distinctions: Mapping[tuple[str, str], float] = {}
+        if self._compares:
+            distinctions = yield from compared_inputs(self._sources, self._device)
+        self._doubts = warnings_about_inputs(self._prepared, tasks, distinctions)
         yield news(done=0, total=self._distil.steps, curve=CURVE, warnings=self._doubts)
         yield from self._passes()
 

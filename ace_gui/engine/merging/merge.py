@@ -38,11 +38,14 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.evaluating.sanity_check import sanity_checked
-from ace_gui.engine.merging.alignment_inputs import alignment_sources
-from ace_gui.engine.merging.distil import distilled, sources_key
+from ace_gui.engine.merging.distil import (
+    AlignmentPlan,
+    alignment_plan,
+    distilled,
+    sources_key,
+)
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_manifest
-from ace_gui.engine.merging.passing_blocks import require_blocks
 from ace_gui.engine.merging.readers import Readers, require_finite_heads
 from ace_gui.engine.merging.store import MODEL, MergeStore, planned_shards
 from ace_gui.engine.merging.surveying import distance_notes, far_lines, surveyed
@@ -60,7 +63,6 @@ from ace_gui.engine.merging.units import (
     units,
     whole_units,
 )
-from ace_gui.engine.planning.alignment_checks import way_of_alignment
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared, head_tensors
 from ace_gui.engine.planning.recipe_models import HEADS
@@ -68,7 +70,6 @@ from ace_gui.engine.planning.requirements import require_memory
 from ace_gui.engine.streaming import ordered, single_threads
 from ace_gui.machine import peak_memory
 from ace_gui.output_files import writing
-from ace_gui.recipe.distillation import How
 from ace_gui.stored_formats import FORMATS
 
 _Learning = PassProgress | LearningProgress
@@ -165,31 +166,12 @@ def _device_with_room(
     return where
 
 
-@dataclass(frozen=True, kw_only=True)
-class _AlignmentPlan:
-    """How a merge is aligned with its experts."""
-
-    sources: Sequence[Calibration]
-    """The inputs of every expert; none for a merge that is not aligned."""
-
-    how: How
-    """In which pieces the model is trained."""
-
-
-def _alignment(
-    prepared: Prepared, device: torch.device, memory_bytes: int | None
-) -> _AlignmentPlan:
-    """How the merge is aligned. Raises the errors of its inputs and of ``require_blocks``."""
-    sources = alignment_sources(prepared)
-    if not sources:
-        return _AlignmentPlan(sources=(), how=How.WHOLE)
+def _alignment(prepared: Prepared, device: torch.device, memory_bytes: int | None) -> AlignmentPlan:
+    """How the merge is aligned. Raises the errors of ``alignment_plan``."""
     allowed = memory_bytes
     if device.type == "cuda":
         allowed = memory_of(device)
-    how = way_of_alignment(prepared, allowed)
-    if how is How.BLOCKS:
-        require_blocks(prepared, sources)
-    return _AlignmentPlan(sources=sources, how=how)
+    return alignment_plan(prepared, allowed)
 
 
 def _with_inputs(manifest: Manifest, sources: Sequence[Calibration]) -> Manifest:
@@ -236,7 +218,7 @@ def _fill(
     device: torch.device,
     memory_bytes: int | None,
     workers: Workers | None,
-    alignment: _AlignmentPlan,
+    alignment: AlignmentPlan,
 ) -> Generator[Event | None, None, _Filled]:
     """Merge the tensors missing from the store, then write the other files of the model."""
     if workers is not None:
@@ -254,9 +236,7 @@ def _fill(
     distil = prepared.recipe.distil
     result = None
     if distil:
-        result = yield from distilled(
-            prepared, store, alignment.sources, distil, device, alignment.how
-        )
+        result = yield from distilled(prepared, store, alignment, distil, device)
         store.finish_weights()  # the trained tensors, too
     warnings = yield from _warnings_of(write_modules(readers, store.model, device))
     readers.check_unchanged()

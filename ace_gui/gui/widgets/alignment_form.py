@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 
 from ace_gui.field_info import Option
 from ace_gui.gui.widgets.form import OptionForm
-from ace_gui.recipe.distillation import Distillation, Trained
+from ace_gui.recipe.distillation import Distillation, How, Trained
 from ace_gui.recipe.overrides import limits_of
 
 _ALIGN: Final = (
@@ -30,6 +30,7 @@ class _AlignmentChoice:
     inputs: int = Distillation().inputs
     steps: int = Distillation().steps
     train: Trained = Trained.AUTO
+    how: How = How.AUTO
 
 
 _OPTIONS: Final = (
@@ -71,6 +72,20 @@ _OPTIONS: Final = (
         },
         applies_when=("align", _ALIGNED),
     ),
+    Option(
+        name="how",
+        label="In pieces",
+        help=(
+            "Automatic: one block after another for adapters with heads of their own, and if the "
+            "memory is too small for the whole model; otherwise the whole model at once."
+        ),
+        values={
+            "automatic": How.AUTO,
+            "the whole model": How.WHOLE,
+            "block by block": How.BLOCKS,
+        },
+        applies_when=("align", _ALIGNED),
+    ),
 )
 
 
@@ -93,5 +108,11 @@ class AlignmentForm(OptionForm):
         self.show_record(_OPTIONS, record, _AlignmentChoice())
 
     def _choose(self, choice: _AlignmentChoice) -> None:
-        distil = replace(self._distil, inputs=choice.inputs, steps=choice.steps, train=choice.train)
+        distil = replace(
+            self._distil,
+            inputs=choice.inputs,
+            steps=choice.steps,
+            train=choice.train,
+            how=choice.how,
+        )
         self.chosen.emit(distil if choice.align else False)

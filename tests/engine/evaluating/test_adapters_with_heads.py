@@ -16,9 +16,10 @@ from ace_gui.checkpoints.index import open_checkpoint
 from ace_gui.engine.evaluating.adapter_heads import config_with_head
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import TaskError
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.calibrated_models import written
-from tests.helpers.scored_models import save_bert
+from tests.helpers.scored_models import SIZE, SPECIAL, WORDS, save_bert, save_tokenizer
 
 LABELS = {"one": 2, "two": 3}
 CLASSES = {
@@ -81,6 +82,57 @@ def test_merges_of_such_experts_are_aligned(family: Path, tmp_path: Path) -> Non
     result = ace_gui.merge(family, tmp_path / "out", distil={"inputs": 20, "steps": 4})
     assert result.distilled is not None
     assert {task.task for task in result.distilled.tasks} == set(LABELS)
+    assert result.distilled.blocks == 2  # better for adapters with heads of their own
+
+
+@pytest.mark.parametrize("allowed", [None, 1])
+def test_a_model_that_is_no_chain_of_blocks_is_aligned_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int | None
+) -> None:
+    """ALBERT runs one block several times. Without the memory for the whole, it is refused."""
+    file = albert_family(tmp_path)
+    if allowed is not None:
+        checks = "ace_gui.engine.planning.alignment_checks"
+        monkeypatch.setattr(f"{checks}.free_memory", lambda: allowed)
+        with pytest.raises(TaskError, match="more than once"):
+            ace_gui.merge(file, tmp_path / "out", distil={"inputs": 20, "steps": 4})
+        return
+    result = ace_gui.merge(file, tmp_path / "out", distil={"inputs": 20, "steps": 4})
+    assert result.distilled is not None
+    assert result.distilled.blocks == 0
+    assert {task.task for task in result.distilled.tasks} == set(LABELS)
+
+
+def albert_family(folder: Path) -> Path:
+    """Two classifiers as adapters of an ALBERT without a head."""
+    torch.manual_seed(0)
+    config = transformers.AlbertConfig(
+        vocab_size=len(SPECIAL) + len(WORDS),
+        embedding_size=8,
+        intermediate_size=32,
+        max_position_embeddings=24,
+        initializer_range=0.6,
+        **SIZE,
+    )
+    transformers.AlbertModel(config).save_pretrained(folder / "base")
+    save_tokenizer(folder / "base")
+    for seed, (name, labels) in enumerate(LABELS.items()):
+        save_adapter(folder / "base", folder / name, "SEQ_CLS", labels, seed=seed)
+    file = written(folder, tuple(LABELS), "text,label", lambda text: f"{text},LABEL_1")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"merge_method": "linear"}))
+    return file
+
+
+def test_inputs_are_compared_whole_or_by_block(family: Path, tmp_path: Path) -> None:
+    """The experts are random, so their inputs look alike to them."""
+    doubts = []
+    for how in ("whole", "blocks"):
+        distil = {"inputs": 20, "steps": 1, "how": how}
+        result = ace_gui.merge(family, tmp_path / how, distil=distil)
+        assert result.distilled is not None
+        doubts.append(result.distilled.doubts)
+    assert doubts[0]
+    assert doubts[0] == doubts[1]
 
 
 def test_the_config_beside_an_adapter_names_its_labels(family: Path) -> None:

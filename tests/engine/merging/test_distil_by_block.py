@@ -250,16 +250,17 @@ def test_memory_is_that_of_one_block(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "needed", "allowed", "way"),
+    ("how", "fits", "better_by_block", "way"),
     [
-        (How.AUTO, 10, 10, How.WHOLE),
-        (How.AUTO, 11, 10, How.BLOCKS),
-        (How.WHOLE, 11, 10, How.WHOLE),
-        (How.BLOCKS, 1, 10, How.BLOCKS),
+        (How.AUTO, True, False, How.WHOLE),
+        (How.AUTO, True, True, How.BLOCKS),
+        (How.AUTO, False, False, How.BLOCKS),
+        (How.WHOLE, False, True, How.WHOLE),
+        (How.BLOCKS, True, False, How.BLOCKS),
     ],
 )
-def test_memory_decides(how: How, needed: int, allowed: int, way: How) -> None:
-    assert chosen_way(how, needed, allowed) is way
+def test_memory_and_experts_decide(how: How, fits: bool, better_by_block: bool, way: How) -> None:
+    assert chosen_way(how, fits=fits, better_by_block=better_by_block) is way
 
 
 @pytest.mark.parametrize(("how", "words"), [("whole", "at once"), ("blocks", "One block after")])
