@@ -50,8 +50,8 @@ def _long_as_one_expert() -> dict[str, Any]:
 
 
 def _distilled(**settings: Any) -> dict[str, Any]:
-    """The recommended merge, aligned with its experts."""
-    return recommended_keys() | {"distil": {"inputs": 64, **settings}}
+    """The recommended merge, aligned with its experts; trained whole where nothing is said."""
+    return recommended_keys() | {"distil": {"inputs": 64, "how": "whole", **settings}}
 
 
 METHODS: dict[str, dict[str, Any]] = {
