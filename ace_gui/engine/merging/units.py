@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -326,22 +327,19 @@ class SharedOutput:
         except (OSError, ValueError):
             return False
 
-    def written(self, unit: Unit, merged: Sequence[RowMerged]) -> tuple[RowMerged, ...]:
-        """Write the result of a unit, except matrices that lie between others in their tensor.
-
-        What is written need not be sent. Raises OutputError.
-        """
+    def write(self, work: TensorMerge, pieces: Iterable[OutputChunk]) -> RowMerged:
+        """Write a whole tensor, while its next pieces are computed. Raises OutputError."""
+        row = work.row
         shard_of = {tensor.name: shard for shard in self.shards for tensor in shard.tensors}
-        pieces = []
-        for row, delta in zip(unit, merged, strict=True):
-            if row.part is None:
+        running = 0
+        for start, data in _stretches(pieces):
+            if start == 0:  # also where the merge of a row starts again, as in ``in_the_end``
                 running = 0
-                for start, data in delta.stretches:
-                    write_in_place(self.model, shard_of[row.tensor], row.tensor, start, data)
-                    running = checksum(torch.from_numpy(data), running)
-                delta = replace(delta, stretches=(), written=running)
-            pieces.append(delta)
-        return tuple(pieces)
+            write_in_place(self.model, shard_of[row.tensor], row.tensor, start, data)
+            running = checksum(torch.from_numpy(data), running)
+        return RowMerged(
+            name=row.name, tensor=row.tensor, stretches=(), report=work.report, written=running
+        )
 
 
 Scan = Callable[[PlanRow, Readers, ThreadPoolExecutor], Any]
@@ -490,23 +488,31 @@ def merge_unit(
         TensorMerge(row, readers, budgets.device, torch_dtype(dtypes[row.tensor])) for row in unit
     ]
     with single_threads() as pool:
+        pieces: Sequence[Iterable[OutputChunk]]
         if readers.prepared.is_whole(unit[0]):
             pieces = merged_within(works, pool, budgets)
         else:
-            pieces = [in_the_end(work.pieces(pool)) for work in works]
-    merged = tuple(_row_merged(work, row) for work, row in zip(works, pieces, strict=True))
-    if shared is not None and shared.is_here():  # checked for each unit, as the folder may be gone
-        merged = shared.written(unit, merged)
+            pieces = [work.pieces(pool) for work in works]  # computed when they are requested
+        # Whether it is here is checked for each unit, as the folder may be gone.
+        output = shared if shared is not None and shared.is_here() else None
+        merged = tuple(map(partial(_row_merged, output), works, pieces))
     seconds = time.monotonic() - started
     return UnitMerged(rows=merged, readings=readers.checksums.fresh(), seconds=seconds)
 
 
-def _row_merged(work: TensorMerge, pieces: Sequence[OutputChunk]) -> RowMerged:
-    stretches = []
+def _row_merged(
+    output: SharedOutput | None, work: TensorMerge, pieces: Iterable[OutputChunk]
+) -> RowMerged:
+    """The result of a row; what is written need not be sent, but a part of a tensor is sent."""
+    row = work.row
+    if output is not None and row.part is None:
+        return output.write(work, pieces)
+    stretches = tuple(_stretches(in_the_end(pieces)))
+    return RowMerged(name=row.name, tensor=row.tensor, stretches=stretches, report=work.report)
+
+
+def _stretches(pieces: Iterable[OutputChunk]) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """The first element and the bytes of each piece."""
     for piece in pieces:
         values = piece.values.detach().contiguous().reshape(-1)
-        stretches.append((piece.start, values.view(torch.uint8).numpy()))
-    row = work.row
-    return RowMerged(
-        name=row.name, tensor=row.tensor, stretches=tuple(stretches), report=work.report
-    )
+        yield piece.start, values.view(torch.uint8).numpy()
