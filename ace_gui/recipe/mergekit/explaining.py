@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ace_gui.formatting import plain, quoted_value
@@ -10,6 +10,8 @@ from ace_gui.recipe.mergekit.key_fates import Fate, KeyFate
 from ace_gui.recipe.values import Recipe
 
 _LEFT_OUT: Final = ("left out", "no effect")
+"""A note with one of these phrases says that a key is left out."""
+
 _CHANGES: Final = {
     "dtype": "the number format of the output; the merge computes in float32",
     "out_dtype": "the number format of the output; the merge computes in float32",
@@ -20,6 +22,7 @@ _CHANGES: Final = {
 """What is done differently with keys, by their last part."""
 
 _WITHOUT_EFFECT: Final = {"int8_mask": "it saves mergekit memory, and changes no weight"}
+"""Why keys have no effect, by their last part."""
 
 _GRADIENT: Final = "a gradient: a value for each block"
 _FILTERED: Final = "conditions: values for tensors with these names"
@@ -38,7 +41,10 @@ _ROUTERS: Final = {
     "dtype": "the number format of the output; routers are computed in float32",
     "gate_mode": "routers are computed in float32; mergekit computes them in bfloat16",
 }
-_WITHOUT_NOISE: Final = ("noise_scale", "residual_scale")
+"""What is done differently with keys of mergekit-moe, by their last part."""
+
+_WITHOUT_EFFECT_IN_MIXTURES: Final = ("noise_scale", "residual_scale")
+"""Keys of mergekit-moe without an effect, by their last part."""
 
 
 def explained_mixture(content: Mapping[str, Any]) -> tuple[KeyFate, ...]:
@@ -47,34 +53,38 @@ def explained_mixture(content: Mapping[str, Any]) -> tuple[KeyFate, ...]:
     for key, value in _leaves(content):
         last = key.rpartition(".")[2]
         fate = Fate.KEPT
+        why = ""
         if last in _ROUTERS:
             fate = Fate.CHANGED
-        elif last in _WITHOUT_NOISE:
+            why = _ROUTERS[last]
+        elif last in _WITHOUT_EFFECT_IN_MIXTURES:
             fate = Fate.LEFT_OUT
-        why = _ROUTERS.get(last, "it has no effect" if fate is Fate.LEFT_OUT else "")
+            why = "it has no effect"
         fates.setdefault(key, KeyFate(key=key, value=_written(value), fate=fate, why=why))
     return tuple(fates.values())
 
 
-def _leaves(part: Any, at: str = "") -> Iterator[tuple[str, Any]]:
-    """The paths of a document and the values at their ends; settings stay in one piece."""
+def _leaves(part: Any, path_of_part: str = "") -> Iterator[tuple[str, Any]]:
+    """The paths of a document and the values at their ends.
+
+    Gradients and conditions of settings are values, in one piece.
+    """
     for key, value in part.items():
-        if at:
-            path = f"{at}.{key}"
-        else:
-            path = str(key)
-        if isinstance(value, Mapping) and value and "value" not in value:
+        path = str(key)
+        if path_of_part:
+            path = f"{path_of_part}.{key}"
+        if value and _is_section(value):
             yield from _leaves(value, path)
-        elif isinstance(value, list) and value and all(_is_entry(item) for item in value):
+        elif isinstance(value, list) and value and all(_is_section(item) for item in value):
             for item in value:
                 yield from _leaves(item, f"{path}[]")
         else:
             yield path, value
 
 
-def _is_entry(item: Any) -> bool:
-    """Whether an item of a list is a model or a slice, and no condition of a setting."""
-    return isinstance(item, Mapping) and "value" not in item
+def _is_section(value: Any) -> bool:
+    """Whether a value has keys of its own, as a model or a slice has, and is no condition."""
+    return isinstance(value, Mapping) and "value" not in value
 
 
 def _written(value: Any) -> str:
@@ -83,27 +93,32 @@ def _written(value: Any) -> str:
 
 
 def _fate(key: str, value: Any, recipe: Recipe) -> KeyFate:
+    """What becomes of a key, by the recipe's notes and what is done with any such key.
+
+    A note is on the keys that it has in quotes. One without such a key is on the method.
+    """
     last = key.rpartition(".")[2]
-    notes = [note for note in recipe.notes if f"'{last}'" in note]
     if key == "merge_method":
         notes = [note for note in recipe.notes if "mergekit" in note and "'" not in note]
+    else:
+        notes = [note for note in recipe.notes if f"'{last}'" in note]
     written = _written(value)
-    if any(words in note for note in notes for words in _LEFT_OUT):
-        return KeyFate(key=key, value=written, fate=Fate.LEFT_OUT, why=" ".join(notes))
+    all_notes = " ".join(notes)
+    if any(phrase in all_notes for phrase in _LEFT_OUT):
+        return KeyFate(key=key, value=written, fate=Fate.LEFT_OUT, why=all_notes)
     if last in _WITHOUT_EFFECT:
         return KeyFate(key=key, value=written, fate=Fate.LEFT_OUT, why=_WITHOUT_EFFECT[last])
     if notes:
-        return KeyFate(key=key, value=written, fate=Fate.CHANGED, why=" ".join(notes))
+        return KeyFate(key=key, value=written, fate=Fate.CHANGED, why=all_notes)
     if last in _CHANGES:
         return KeyFate(key=key, value=written, fate=Fate.CHANGED, why=_CHANGES[last])
-    return KeyFate(key=key, value=written, fate=Fate.KEPT, why=_kept(last, value))
+    return KeyFate(key=key, value=written, fate=Fate.KEPT, why=_form_of(last, value))
 
 
-def _kept(last: str, value: Any) -> str:
-    """What is to be said about a key that is read as mergekit reads it."""
+def _form_of(last: str, value: Any) -> str:
+    """What is to be said about the form of a setting; empty for a plain value."""
     if last == "layer_range" or not isinstance(value, list | Mapping):
         return ""
-    items: Sequence[Any] = value if isinstance(value, list) else [value]
-    if any(isinstance(item, Mapping) for item in items):
+    if isinstance(value, Mapping) or any(isinstance(item, Mapping) for item in value):
         return _FILTERED
     return _GRADIENT

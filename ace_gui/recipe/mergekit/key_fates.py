@@ -29,14 +29,17 @@ class KeyFate:
     """As it is written; the first of several."""
 
     fate: Fate
+    """What becomes of it."""
+
     why: str
+    """Why, or what its value is; empty for a plain value that is read as in mergekit."""
 
 
 def sentence_on(fates: Sequence[KeyFate]) -> str:
     """How many keys are read as mergekit reads them, and which are not."""
     by_fate = defaultdict[Fate, list[str]](list)
-    for row in fates:
-        by_fate[row.fate].append(row.key)
+    for key_fate in fates:
+        by_fate[key_fate.fate].append(key_fate.key)
     kept = counted(len(by_fate[Fate.KEPT]), "key is", "keys are")
     parts = [f"{kept} read as mergekit reads them"]
     for fate in (Fate.CHANGED, Fate.LEFT_OUT):
@@ -47,6 +50,6 @@ def sentence_on(fates: Sequence[KeyFate]) -> str:
 
 def reasons_of(fates: Sequence[KeyFate]) -> Iterator[str]:
     """A line for each key that is changed or left out: which, what becomes of it, and why."""
-    for row in fates:
-        if row.fate is not Fate.KEPT:
-            yield f"{row.key}: {row.fate}: {row.why}"
+    for key_fate in fates:
+        if key_fate.fate is not Fate.KEPT:
+            yield f"{key_fate.key}: {key_fate.fate}: {key_fate.why}"

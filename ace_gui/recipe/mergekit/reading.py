@@ -10,27 +10,24 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from itertools import chain
 from pathlib import Path
 from typing import Final, get_args
 
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.mergekit.methods import (
-    WITHOUT_BASE,
-    MergekitSettings,
-    Translation,
-    translated,
-)
+from ace_gui.recipe.mergekit.counterparts import MergekitSettings, Translation
+from ace_gui.recipe.mergekit.methods import WITHOUT_BASE, translated
 from ace_gui.recipe.mergekit.recognising import could_be_ours
 from ace_gui.recipe.mergekit.schema import (
+    Condition,
     Document,
     MergekitSlice,
     Model,
     ModelPath,
     Reference,
+    Scalar,
     Setting,
     Token,
-    TokenRow,
     rules_of,
 )
 from ace_gui.recipe.model_paths import ModelPaths, block_count
@@ -49,13 +46,16 @@ _DTYPES: Final[dict[str, OutputDtype]] = {str(name): name for name in get_args(O
 
 
 _NUMBERED: Final = re.compile(r"(?:^|\.)\d+(?:\.|$)")
+"""A number between points, as that of a block in a tensor's name."""
+
 _BASE: Final = "base"
+"""The name of the base among the models."""
 
 Pair = tuple[Path, Path | None]
-"""A model, and the adapter on it."""
+"""The folders of a model and of the adapter on it; None without an adapter."""
 
 Scopes = Sequence[Mapping[str, Setting]]
-"""Settings, the nearest first."""
+"""The sections of a file that may have a setting, the nearest first."""
 
 
 def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
@@ -65,14 +65,14 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
     """
     models = ReferencedModels(paths=paths)
     document, scopes = _without_modules(document)
-    parts = _parts(document)
-    if _names_only_the_base(document, parts):
+    slices = _slices(document)
+    if _names_only_the_base(document, slices):
         models.notes.append("The only model is the base itself, so the result is the base.")
         document = document.model_copy(update={"merge_method": "passthrough"})
-    if document.merge_method != "passthrough" and _are_whole(parts, models):
-        recipe = _of_whole_models(document, parts[0], scopes, models)
+    if document.merge_method != "passthrough" and _are_whole(slices, models):
+        recipe = _of_whole_models(document, slices[0], scopes, models)
     else:
-        recipe = _of_slices(document, parts, scopes, models)
+        recipe = _of_slices(document, slices, scopes, models)
     return replace(
         _with_tokenizer(recipe, document, models),
         out_dtype=out_dtype_of(document.out_dtype, document.dtype),
@@ -83,21 +83,26 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferencedModels:
-    """Finds the models of a file. ``notes``: what was left out, a sentence each."""
+    """Finds the models of a file."""
 
     paths: ModelPaths
+    """Finds folders and models in the cache."""
     notes: list[str] = field(default_factory=list)
+    """What was left out, a sentence each."""
 
     def path(self, model: ModelPath) -> Path:
-        """A local folder, which has no revision, or else a model in the cache at its revision."""
-        with_revision = os.path.lexists(self.paths.folder / str(model))
-        without = os.path.lexists(self.paths.folder / model.path)
-        if model.revision and without:
+        """A local folder, which has no revision, or else a model in the cache at its revision.
+
+        The name of a local folder may itself look like ``path@revision``.
+        """
+        full_name_exists = os.path.lexists(self.paths.folder / str(model))
+        path_exists = os.path.lexists(self.paths.folder / model.path)
+        if model.revision and path_exists:
             self.notes.append(
                 f"A local folder has no revisions: {model.revision!r} of {model.path!r} is left "
                 "out."
             )
-        if without and not with_revision:
+        if path_exists and not full_name_exists:
             return self.paths(model.path)
         return self.paths(str(model))
 
@@ -107,12 +112,15 @@ class ReferencedModels:
             self.notes.append(
                 "'override_architecture' is left out: tensors are matched by their names."
             )
-        adapter = None if reference.lora is None else self.path(reference.lora)
+        adapter = None
+        if reference.lora is not None:
+            adapter = self.path(reference.lora)
         return self.path(reference.model), adapter
 
     def blocks(self, reference: Reference) -> int | None:
         """The number of blocks of a model; None if its config does not have it."""
-        path = replace(self, notes=[]).path(reference.model)  # ``pair`` notes it once
+        without_notes = replace(self, notes=[])  # ``pair`` notes what is left out
+        path = without_notes.path(reference.model)
         if path.is_dir():
             return block_count(path)
         return block_count(path.parent)
@@ -129,11 +137,12 @@ def _without_modules(document: Document) -> tuple[Document, Scopes]:
             "possible here; write one recipe per part.",
             key="modules",
         )
-    parts = {"models": modules[0].models, "slices": modules[0].slices}
-    return document.model_copy(update=parts), [modules[0].parameters, document.parameters]
+    module = modules[0]
+    content = {"models": module.models, "slices": module.slices}
+    return document.model_copy(update=content), [module.parameters, document.parameters]
 
 
-def _parts(document: Document) -> list[MergekitSlice]:
+def _slices(document: Document) -> list[MergekitSlice]:
     """The slices; models without slices are one slice of all blocks."""
     if document.slices and document.models:
         raise RecipeError("'models' and 'slices' exclude each other; keep one.", key="slices")
@@ -144,77 +153,101 @@ def _parts(document: Document) -> list[MergekitSlice]:
     return [MergekitSlice(sources=document.models)]
 
 
-def _names_only_the_base(document: Document, parts: Sequence[MergekitSlice]) -> bool:
+def _names_only_the_base(document: Document, slices: Sequence[MergekitSlice]) -> bool:
     """Whether a merge over a base has no other model; mergekit then writes the base."""
     if document.base_model is None or document.merge_method in WITHOUT_BASE:
         return False
-    models = {source.model for part in parts for source in part.sources}
-    return models <= {document.base_model}
+    sources = chain.from_iterable(part.sources for part in slices)
+    return all(source.model == document.base_model for source in sources)
 
 
-def _are_whole(parts: Sequence[MergekitSlice], models: ReferencedModels) -> bool:
+def _are_whole(slices: Sequence[MergekitSlice], models: ReferencedModels) -> bool:
     """Whether the output has the blocks of its models, in their order."""
-    if len(parts) > 1 or parts[0].base_model is not None:
+    if len(slices) > 1 or slices[0].base_model is not None:
         return False
-    ranged = [source for source in parts[0].sources if source.layer_range is not None]
-    return all(source.layer_range == (0, models.blocks(source.model)) for source in ranged)
+    for source in slices[0].sources:
+        has_range = source.layer_range is not None
+        if has_range and source.layer_range != (0, models.blocks(source.model)):
+            return False
+    return True
 
 
 def _of_whole_models(
     document: Document, part: MergekitSlice, scopes: Scopes, models: ReferencedModels
 ) -> Recipe:
     """The recipe of a merge of whole models."""
-    reference = document.base_model or _first(document, part)
+    reference = document.base_model or _first_as_base(document, part)
     base, adapter = models.pair(reference)
     pairs = {source.model: models.pair(source.model) for source in part.sources}
     experts = [source for source in part.sources if pairs[source.model] != (base, adapter)]
     if not experts:
         raise RecipeError("there is no model besides the base; add one.", key="models")
-    ends = [source.layer_range[1] for source in part.sources if source.layer_range]
-    blocks = ends[0] if ends else models.blocks(reference)
     bases = [source for source in part.sources if source not in experts]
+    base_among_models = None
+    if bases:
+        base_among_models = bases[0]
     settings = MergekitSettings(
         method=document.merge_method,
-        base=bases[0] if bases else None,
+        base=base_among_models,
         has_base=document.base_model is not None,
         experts=experts,
-        shared=[part.parameters, *scopes],
-        blocks=blocks,
+        common_scopes=[part.parameters, *scopes],
+        blocks=_number_of_blocks(part, reference, models),
     )
     translation = translated(settings)
     entries = []
-    for source, chain in zip_longest(experts, translation.weights):
+    for index, source in enumerate(experts):
         model, lora = pairs[source.model]
         weight = 1.0
-        if chain is not None:  # there are no chains where all have weight 1
-            weight = float(chain[0].value)
+        if translation.weights:  # there are none where all have weight 1
+            weight = float(translation.weights[index][0].value)
         if lora is None:
             entries.append(ModelEntry(model=model, weight=weight))
         elif model == base and adapter is None:  # an adapter on the plain base needs no ``on``
             entries.append(ModelEntry(model=lora, weight=weight))
         else:
             entries.append(ModelEntry(model=lora, on=model, weight=weight))
+    defaults_note = ""
+    if could_be_ours(document):
+        defaults_note = _defaults_note(settings)
     recipe = Recipe(
         base_model=base,
         adapter=adapter,
         models=tuple(entries),
         merge_method=translation.method,
-        parameters={name: chain[0].value for name, chain in translation.chains.items()},
+        parameters=_values_for_all(translation),
         notes=tuple(settings.notes),
-        defaults_note=_defaults_note(settings) if could_be_ours(document) else "",
+        defaults_note=defaults_note,
     )
     return replace(recipe, overrides=_rules(translation, recipe.expert_names))
 
 
+def _number_of_blocks(part: MergekitSlice, base: Reference, models: ReferencedModels) -> int | None:
+    """The blocks of a merge of whole models: as the file says, or as many as the base has."""
+    for source in part.sources:
+        if source.layer_range:
+            return source.layer_range[1]
+    return models.blocks(base)
+
+
+def _values_for_all(translation: Translation) -> dict[str, Scalar]:
+    """The values of parameters for all tensors, which are the first ones of their chains."""
+    return {name: choices[0].value for name, choices in translation.chains.items()}
+
+
 def _rules(translation: Translation, names: Sequence[str], offset: int = 0) -> tuple[Override, ...]:
     """Rules for tensors with other values than those for all. ``names``: of the experts."""
+    # Both may be empty: all weights are 1, and no parameter differs by expert.
     weights = dict(zip(names, translation.weights, strict=False))
     by_expert = dict(zip(names, translation.by_expert, strict=False))
     return rules_of(translation.chains, weights, by_expert, offset)
 
 
-def _first(document: Document, part: MergekitSlice) -> Reference:
-    """The first model, as the base of a merge that needs none; it counts like any other."""
+def _first_as_base(document: Document, part: MergekitSlice) -> Reference:
+    """The first model, as the base of a merge that needs none; it counts like any other.
+
+    In an average, an adapter on it is not part of the base.
+    """
     if document.merge_method not in WITHOUT_BASE:
         raise RecipeError(
             f"{document.merge_method!r} needs a base model here; add base_model.", key="base_model"
@@ -231,14 +264,16 @@ def _of_slices(
 ) -> Recipe:
     """The recipe of an output made of ranges of blocks."""
     bases = [_base_of(document, part, number) for number, part in enumerate(parts)]
-    pairs = {source.model: models.pair(source.model) for part in parts for source in part.sources}
+    pairs: dict[Reference, Pair] = {}
+    for source in chain.from_iterable(part.sources for part in parts):
+        pairs[source.model] = models.pair(source.model)
     base = pairs[bases[0]]
-    expert_pairs: dict[Pair, None] = {}
+    expert_pairs: list[Pair] = []
     for part, reference in zip(parts, bases, strict=True):
         for source in part.sources:
             is_base_of_all = source.model == reference and pairs[reference] == base
-            if not is_base_of_all:
-                expert_pairs[pairs[source.model]] = None
+            if not is_base_of_all and pairs[source.model] not in expert_pairs:
+                expert_pairs.append(pairs[source.model])
     recipe = Recipe(
         base_model=base[0],
         adapter=base[1],
@@ -250,11 +285,14 @@ def _of_slices(
     offset = 0
     for part, reference in zip(parts, bases, strict=True):
         _refuse_own_numbers(part, offset)
-        ordered = sorted(part.sources, key=lambda source: source.model != reference)
+        # The base of the slice is the first of its sources.
+        base_sources = [source for source in part.sources if source.model == reference]
+        other_sources = [source for source in part.sources if source.model != reference]
+        ordered = [*base_sources, *other_sources]
         settings = _slice_settings(document, part, ordered, scopes, models)
         translation = translated(settings)
-        if not slices:
-            parameters = {name: chain[0].value for name, chain in translation.chains.items()}
+        if not slices:  # the first slice gives the method, which is that of all
+            parameters = _values_for_all(translation)
             recipe = replace(recipe, merge_method=translation.method, parameters=parameters)
         experts = [names[pairs[source.model]] for source in settings.experts]
         rules = (
@@ -288,14 +326,19 @@ def _slice_settings(
 ) -> MergekitSettings:
     """The settings of a slice, whose base is the first of its ``sources``."""
     base, *experts = sources
-    first, end = part.sources[0].layer_range or (0, models.blocks(base.model) or 0)
+    layer_range = part.sources[0].layer_range
+    blocks = None
+    if layer_range is None:
+        blocks = models.blocks(base.model) or None
+    elif layer_range[0] != layer_range[1]:
+        blocks = layer_range[1] - layer_range[0]
     return MergekitSettings(
         method=document.merge_method,
         base=base,
         has_base=document.base_model is not None or part.base_model is not None,
         experts=experts,
-        shared=[part.parameters, *scopes],
-        blocks=end - first or None,
+        common_scopes=[part.parameters, *scopes],
+        blocks=blocks,
     )
 
 
@@ -304,13 +347,12 @@ def _rules_for_all(
 ) -> list[Override]:
     """Rules for all tensors of a slice, with the settings that differ from the recipe's."""
     rules = []
-    for name, chain in translation.chains.items():
-        value = chain[0].value
+    for name, value in _values_for_all(translation).items():
         if recipe.parameters.get(name) != value:
             rules.append(Override(pattern="*", parameters={name: value}))
     weights = {}
-    for name, chain in zip(names, translation.weights, strict=False):
-        weight = float(chain[0].value)
+    for name, choices in zip(names, translation.weights, strict=False):
+        weight = float(choices[0].value)
         if weight != 1.0:
             weights[name] = weight
     if weights:
@@ -338,10 +380,12 @@ def _base_of(document: Document, part: MergekitSlice, number: int) -> Reference:
         return references[0]
     if base is None and document.merge_method in WITHOUT_BASE:
         return references[0]
-    named = "none is named" if base is None else f"{base} is not"
+    failure = "none is named"
+    if base is not None:
+        failure = f"{base} is not"
     raise RecipeError(
         f"{document.merge_method} needs its base model among the sources of slice {number}, but "
-        f"{named}; add it there.",
+        f"{failure}; add it there.",
         key="base_model",
     )
 
@@ -352,9 +396,7 @@ def _refuse_own_numbers(part: MergekitSlice, offset: int) -> None:
         if source.layer_range is None or source.layer_range[0] == offset:
             continue
         for name, setting in source.parameters.items():
-            conditions = setting if isinstance(setting, list) else [setting]
-            filters = [getattr(condition, "filter", None) for condition in conditions]
-            if any(_NUMBERED.search(text) for text in filters if text):
+            if _has_numbered_filter(setting):
                 raise RecipeError(
                     f"a filter of {name!r} of {source.model} names a block number, which is "
                     "different in the output; write a gradient instead.",
@@ -362,15 +404,31 @@ def _refuse_own_numbers(part: MergekitSlice, offset: int) -> None:
                 )
 
 
+def _has_numbered_filter(setting: Setting) -> bool:
+    """Whether one of a setting's conditions has a filter with a block number."""
+    conditions: Sequence[object] = [setting]
+    if isinstance(setting, list):
+        conditions = setting
+    for condition in conditions:
+        if isinstance(condition, Condition) and _NUMBERED.search(condition.filter or ""):
+            return True
+    return False
+
+
 def out_dtype_of(out_dtype: str | None, dtype: str | None) -> OutputDtype | None:
     """The format of the output by the two keys of a file. Raises RecipeError for another one."""
+    key = "dtype"
+    if out_dtype:
+        key = "out_dtype"
     name = (out_dtype or dtype or "").removeprefix("torch.")
-    if name and name not in _DTYPES:
+    if not name:
+        return None
+    if name not in _DTYPES:
         raise RecipeError(
             f"the number format {name!r} is not known here; choose one of {', '.join(_DTYPES)}.",
-            key="out_dtype" if out_dtype else "dtype",
+            key=key,
         )
-    return _DTYPES[name] if name else None
+    return _DTYPES[name]
 
 
 def _with_tokenizer(recipe: Recipe, document: Document, models: ReferencedModels) -> Recipe:
@@ -379,11 +437,10 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: ReferencedModels
         raise RecipeError(
             "'tokenizer' and 'tokenizer_source' exclude each other; keep one.", key="tokenizer"
         )
-    chosen = document.tokenizer
     recipe = replace(recipe, chat_template=document.chat_template or "")
     names = _names(recipe)
 
-    def named(reference: Reference) -> str:
+    def name_of(reference: Reference) -> str:
         pair = models.pair(reference)
         if pair not in names:
             raise RecipeError(
@@ -395,28 +452,38 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: ReferencedModels
 
     def token_source(token: Token) -> TokenSource:
         source = token.source
-        force = token.force
-        if not isinstance(source, TokenRow):
-            return TokenSource(model="" if source is None else named(source), force=force)
+        if source is None:
+            return TokenSource(model="", force=token.force)
+        if isinstance(source, Reference):
+            return TokenSource(model=name_of(source), force=token.force)
+        model = ""
+        if source.model is not None:
+            model = name_of(source.model)
         return TokenSource(
-            model="" if source.model is None else named(source.model),
+            model=model,
             token=source.token,
             token_id=source.token_id,
             zero=source.kind == "zero",
-            force=force,
+            force=token.force,
         )
 
-    if chosen is not None:
-        tokens = {text: token_source(token) for text, token in chosen.tokens.items()}
-        recipe = replace(recipe, tokens=tokens, pad_to_multiple_of=chosen.pad_to_multiple_of)
-    source = document.tokenizer_source if chosen is None else chosen.source
+    source = document.tokenizer_source
+    choice = document.tokenizer
+    if choice is not None:
+        tokens = {text: token_source(token) for text, token in choice.tokens.items()}
+        recipe = replace(recipe, tokens=tokens, pad_to_multiple_of=choice.pad_to_multiple_of)
+        source = choice.source
     if source is None:
         return recipe
     if source == "union":
         return replace(recipe, vocabulary=Vocabulary.UNION)
-    if isinstance(source, str) or named(source) == _BASE:
+    if source == "base":
         return replace(recipe, vocabulary=Vocabulary.BASE_TOKENS)
-    return replace(recipe, tokenizer=named(source))
+    assert isinstance(source, Reference)
+    name = name_of(source)
+    if name == _BASE:
+        return replace(recipe, vocabulary=Vocabulary.BASE_TOKENS)
+    return replace(recipe, tokenizer=name)
 
 
 def _names(recipe: Recipe) -> dict[Pair, str]:
@@ -427,16 +494,16 @@ def _names(recipe: Recipe) -> dict[Pair, str]:
             names[entry.model, None] = name
         else:
             names[entry.on, entry.model] = name
-    return names | {(recipe.base_model, recipe.adapter): _BASE}
+    names[recipe.base_model, recipe.adapter] = _BASE
+    return names
 
 
 def _defaults_note(settings: MergekitSettings) -> str:
     """The sentence that names the defaults which the file leaves open."""
-    filled = ", ".join(f"{name} {value:g}" for name, value in settings.filled.items())
-    if filled:
-        defaults = f", with its defaults ({filled})"
-    else:
-        defaults = ""
+    numbers = [f"{name} {value:g}" for name, value in settings.default_numbers.items()]
+    defaults = ""
+    if numbers:
+        defaults = f", with its defaults ({', '.join(numbers)})"
     return (
         "This file has no schema and only keys that mergekit has, too, so it is read as "
         f"mergekit's{defaults}; write `schema: 1` in a recipe of this application."

@@ -12,34 +12,46 @@ from ace_gui.recipe.mergekit.schema import Document
 _SHARED: Final = frozenset({"merge_method", "base_model", "models", "parameters", "out_dtype"})
 """Keys that this application's recipes have, too."""
 
-_KEYS: Final = frozenset(Document.model_fields) - _SHARED
+_MERGEKIT_KEYS: Final = frozenset(Document.model_fields) - _SHARED
+"""Keys that only mergekit has."""
 
 _SHARED_PARAMETERS: Final = frozenset({"density", "gamma", "epsilon", "weight", "t", "select_topk"})
+"""Parameters that stand in both kinds of files under ``parameters``."""
 
-_PARAMETERS: Final = frozenset(
-    [
-        *("normalize", "rescale", "lambda", "int8_mask", "filter_wise", "normalize_weights"),
-        *("nuslerp_flatten", "nuslerp_row_wise", "eps", "max_iter", "tol", "r", "alpha", "scale"),
-    ]
+_SHARED_NAMES: Final = frozenset({"normalize", "rescale", "filter_wise", "r", "alpha"})
+"""Parameters of mergekit that some method here also has, but not under ``parameters`` as there."""
+
+_FOREIGN_NAMES: Final = frozenset(
+    {
+        "eps",
+        "int8_mask",
+        "lambda",
+        "max_iter",
+        "normalize_weights",
+        "nuslerp_flatten",
+        "nuslerp_row_wise",
+        "scale",
+        "tol",
+    }
 )
-"""Parameters that only mergekit has."""
+"""Parameters of mergekit that no method here has."""
 
-_FOREIGN: Final = _PARAMETERS - {"normalize", "r", "alpha", "rescale", "filter_wise"}
-"""Parameters that no method has in this application, where ``rescale`` is a word."""
+_MERGEKIT_PARAMETERS: Final = _SHARED_NAMES | _FOREIGN_NAMES
+"""Parameters by which a file without other signs is mergekit's."""
 
-_OTHER_DEFAULTS: Final = {
+_OTHER_DEFAULTS: Final = frozenset(
     name for name, counterpart in METHODS.items() if counterpart.sums or name == "slerp"
-}
-"""Methods with other defaults in this application's recipes."""
+)
+"""Methods with other defaults in this application's recipes: sums, and SLERP."""
 
 
 def could_be_ours(document: Document) -> bool:
     """Whether the same content is also a valid recipe of this application with another merge."""
-    return (
-        document.merge_method in _OTHER_DEFAULTS
-        and not _says_what_only_mergekit_says(document.model_dump(exclude_unset=True))
-        and all(model.parameters.keys() <= {"weight"} for model in document.models or ())
-    )
+    if document.merge_method not in _OTHER_DEFAULTS:
+        return False
+    if _is_only_mergekits(document.model_dump(exclude_unset=True)):
+        return False
+    return all(model.parameters.keys() <= {"weight"} for model in document.models or ())
 
 
 def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
@@ -49,43 +61,43 @@ def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
     such a recipe if it has ``schema`` or another key or a method that mergekit lacks, a named
     expert, or no method. Raises RecipeError if it has a key that only mergekit has, too.
     """
-    ours = _only_ours(content, own_keys)
-    if ours:
-        _refuse_mixture(content, ours, _only_theirs(content, own_keys))
+    our_key = _key_of_ours(content, own_keys)
+    if our_key:
+        _refuse_mixture(content, our_key, _key_of_mergekit(content, own_keys))
         return False
     if isinstance(content.get("tokenizer"), str):
         return False
-    if _says_what_only_mergekit_says(content):
+    if _is_only_mergekits(content):
         return True
-    parameters = _parameters(content).values()
-    only_shared = all(settings.keys() <= _SHARED_PARAMETERS for settings in parameters)
-    return _has_method(content) and content.keys() <= _SHARED and only_shared
+    if not _has_method(content) or not content.keys() <= _SHARED:
+        return False
+    return all(settings.keys() <= _SHARED_PARAMETERS for settings in _parameters(content).values())
 
 
-def _refuse_mixture(content: Mapping[str, Any], ours: str, theirs: str) -> None:
-    """Raise RecipeError if a file with the key ``ours`` has ``theirs``, a key of mergekit.
+def _refuse_mixture(content: Mapping[str, Any], our_key: str, their_key: str) -> None:
+    """Raise RecipeError if a file with a key of ours also has a key of mergekit, if not empty.
 
     A file whose only key of ours is ``vocabulary`` may be mergekit's with an added key. A method
     with other defaults then counts as a key of mergekit, unless a parameter shows which is meant.
     """
     hint = ""
-    if ours == "vocabulary" and not theirs and _has_method(content, _OTHER_DEFAULTS):
+    if our_key == "vocabulary" and not their_key and _has_method(content, _OTHER_DEFAULTS):
         names = _parameters(content).get("parameters", {}).keys()
-        if names <= _SHARED_PARAMETERS | _PARAMETERS:
-            theirs = f"merge_method: {content['merge_method']}"
+        if names <= _SHARED_PARAMETERS | _MERGEKIT_PARAMETERS:
+            their_key = f"merge_method: {content['merge_method']}"
             hint = ", or add `schema: 1`"
-    if theirs:
+    if their_key:
         raise RecipeError(
-            f"{ours!r} is a key of this application's recipes, {theirs!r} one of mergekit's; a "
-            f"file is read as one of the two, so remove one of them{hint}.",
-            key=ours,
+            f"{our_key!r} is a key of this application's recipes, {their_key!r} one of "
+            f"mergekit's; a file is read as one of the two, so remove one of them{hint}.",
+            key=our_key,
         )
 
 
-def _only_ours(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
-    """A key that only our recipes have, preferably ``schema``; empty if there is none."""
+def _key_of_ours(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
+    """A key that only our recipes have, preferably not ``vocabulary``; empty if there is none."""
     keys = [key for key in own_keys if key in content and key not in Document.model_fields]
-    keys += [f"{at}.name" for at, entry in _entries(content).items() if "name" in entry]
+    keys += [f"{path}.name" for path, entry in _entries(content).items() if "name" in entry]
     for key in keys:
         if key != "vocabulary":
             return key
@@ -94,32 +106,35 @@ def _only_ours(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
     return ""
 
 
-def _only_theirs(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
+def _key_of_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
     """A key, parameter, gradient or filter that only mergekit has; empty if there is none."""
-    keys = sorted(_KEYS.difference(own_keys) & content.keys())
-    for at, parameters in _parameters(content).items():
+    for key in sorted(_MERGEKIT_KEYS.difference(own_keys)):
+        if key in content:
+            return key
+    for path, parameters in _parameters(content).items():
+        is_of_entry = path != "parameters"
         for name, value in parameters.items():
-            of_entry = at != "parameters" and name != "weight"
-            foreign = name in _FOREIGN or (name == "rescale" and isinstance(value, bool))
-            if of_entry or foreign or isinstance(value, list | dict):
-                keys.append(f"{at}.{name}")
-    return next(iter(keys), "")
+            is_switch = name == "rescale" and isinstance(value, bool)  # here it is a word
+            is_foreign = name in _FOREIGN_NAMES or is_switch or isinstance(value, list | dict)
+            if is_foreign or (is_of_entry and name != "weight"):
+                return f"{path}.{name}"
+    return ""
 
 
-def _says_what_only_mergekit_says(content: Mapping[str, Any]) -> bool:
+def _is_only_mergekits(content: Mapping[str, Any]) -> bool:
     """Whether it has mergekit's keys, parameters, gradients or filters.
 
     So do files with a method whose base is missing, or is also among the models.
     """
-    parameters = _parameters(content).values()
     base = content.get("base_model")
-    listed = base is not None and any(e.get("model") == base for e in _entries(content).values())
-    if _KEYS & content.keys() or (base is None and "merge_method" in content):
+    if _MERGEKIT_KEYS & content.keys() or (base is None and "merge_method" in content):
         return True
-    if listed and _has_method(content):
-        return True
-    for settings in parameters:
-        if _PARAMETERS & settings.keys():
+    if base is not None and _has_method(content):
+        models = [entry.get("model") for entry in _entries(content).values()]
+        if base in models:
+            return True
+    for settings in _parameters(content).values():
+        if _MERGEKIT_PARAMETERS & settings.keys():
             return True
         if any(isinstance(value, list | dict) for value in settings.values()):
             return True
@@ -135,12 +150,18 @@ def _has_method(content: Mapping[str, Any], methods: Container[str] = METHODS) -
 def _entries(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The entries of the models, by their path in the file."""
     models = content.get("models")
-    listed = enumerate(models if isinstance(models, list) else [])
-    return {f"models[{n}]": entry for n, entry in listed if isinstance(entry, dict)}
+    entries: dict[str, dict[str, Any]] = {}
+    if not isinstance(models, list):
+        return entries
+    for n, entry in enumerate(models):
+        if isinstance(entry, dict):
+            entries[f"models[{n}]"] = entry
+    return entries
 
 
 def _parameters(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The parameters of the merge and of the models, by their path in the file."""
     by_path = {"parameters": content.get("parameters")}
-    by_path |= {f"{at}.parameters": e.get("parameters") for at, e in _entries(content).items()}
-    return {at: parameters for at, parameters in by_path.items() if isinstance(parameters, dict)}
+    for path, entry in _entries(content).items():
+        by_path[f"{path}.parameters"] = entry.get("parameters")
+    return {path: settings for path, settings in by_path.items() if isinstance(settings, dict)}

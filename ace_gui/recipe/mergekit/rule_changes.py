@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.schema import interpolated
@@ -20,12 +20,17 @@ class Changes:
     """Its path in the recipe, for errors."""
     text: str
     """What the names of its tensors contain; "*" for all tensors."""
-    within: tuple[bool, ...] | None
-    """For each block whether the rule is for it; None: for all tensors."""
+    is_in_blocks: tuple[bool, ...] | None
+    """For each block of the model, whether the rule is for it; None: it is for all tensors."""
     of_all: Mapping[str, ParameterValue]
     """The settings for all models."""
     of_models: Mapping[str, Mapping[str, ParameterValue]]
     """The settings by model."""
+
+    @property
+    def is_for_all_names(self) -> bool:
+        """Whether the rule is for tensors of any name."""
+        return self.text == "*"
 
     def put(self, settings: dict[str, Any], name: str, value: ParameterValue, default: Any) -> None:
         """Set a value before those in ``settings``, of which mergekit uses the first that holds.
@@ -34,63 +39,66 @@ class Changes:
         elsewhere, or ``default`` if there are none. Raises RecipeError if that is impossible.
         """
         before = settings.get(name)
-        if isinstance(before, list):
-            conditions = before
-        elif before is None:
+        if before is None:
             conditions = []
+        elif isinstance(before, list):
+            conditions = before
         else:
             conditions = [{"value": before}]
-        every = self.text == "*"
-        if self.within is None:
-            if every:
-                settings[name] = value
-            else:
-                settings[name] = [{"filter": self.text, "value": value}, *conditions]
-            return
+        if self.is_in_blocks is not None:
+            settings[name] = self._with_gradient(conditions, name, value, default)
+        elif self.is_for_all_names:
+            settings[name] = value
+        else:
+            settings[name] = [{"filter": self.text, "value": value}, *conditions]
+
+    def _with_gradient(
+        self, conditions: list[dict[str, Any]], name: str, value: ParameterValue, default: Any
+    ) -> Any:
+        """The setting with a gradient, which has the value of ``conditions`` in other blocks."""
         holds_for_all = bool(conditions) and "filter" not in conditions[-1]
         if not holds_for_all:
             conditions = [*conditions, {"value": default}]
-        first = conditions[0].get("filter")
+        first_filter = conditions[0].get("filter")
         has_no_default = conditions[-1]["value"] is None
-        is_after_another = not every and first not in (None, self.text)
+        is_after_another = not self.is_for_all_names and first_filter not in (None, self.text)
         if has_no_default or is_after_another:
             sentence = f"{self.key}: mergekit cannot express {name} for these blocks; remove it."
             raise RecipeError(sentence, key=self.key)
-        if every:
-            gradients = []
-            for condition in conditions:
-                gradients.append({**condition, "value": self._along(condition["value"], value)})
-            if first:
-                settings[name] = gradients
-            else:
-                settings[name] = gradients[0]["value"]
-            return
-        if first:  # for the same text: the gradient has its value elsewhere
-            following = conditions[1:]
-        else:
-            following = conditions
-        gradient = self._along(conditions[0]["value"], value)
-        settings[name] = [{"filter": self.text, "value": gradient}, *following]
+        gradient = self._gradient(conditions[0]["value"], value)
+        if not self.is_for_all_names:
+            if first_filter:  # it is the same text: the gradient has its value in other blocks
+                return [{"filter": self.text, "value": gradient}, *conditions[1:]]
+            return [{"filter": self.text, "value": gradient}, *conditions]
+        if not first_filter:
+            return gradient
+        gradients = []
+        for condition in conditions:
+            gradients.append({**condition, "value": self._gradient(condition["value"], value)})
+        return gradients
 
-    def _along(self, before: Any, value: ParameterValue) -> Gradient:
-        within = self.within or ()
+    def _gradient(self, before: Any, value: ParameterValue) -> Gradient:
+        """The value in the rule's blocks, and in others what was there before."""
+        is_in_blocks = self.is_in_blocks or ()
         if isinstance(before, Gradient):
-            values = before.values
+            outside, *by_block = before.values
         else:
-            values = (before,) * (1 + len(within))
-        inside = list(values[1:])
-        for block, is_within in enumerate(within):
-            if is_within:
-                inside[block] = value
-        return Gradient((values[0], *inside), self.key)
+            outside = before
+            by_block = [before] * len(is_in_blocks)
+        for block, is_in in enumerate(is_in_blocks):
+            if is_in:
+                by_block[block] = value
+        return Gradient(values=(outside, *by_block), key=self.key)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Gradient:
-    """Values of a setting, outside of blocks and in each block. ``key``: the rule's, for errors."""
+    """Values of a setting along the model."""
 
     values: tuple[ParameterValue, ...]
+    """The value outside of blocks, then that of each block."""
     key: str
+    """The rule's path in the recipe, for errors."""
 
     def written(self) -> ParameterValue | list[float]:
         """One value, or the shortest list that mergekit interpolates to these. Raises RecipeError.
@@ -100,29 +108,37 @@ class Gradient:
         """
         if len(set(self.values)) == 1:
             return self.values[0]
-        numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
+        numbers = [value for value in self.values if _is_number(value)]
+        by_block = numbers[1:]
         are_numbers = len(numbers) == len(self.values)
-        inside = numbers[1:]
-        if not are_numbers or (len(inside) > 1 and numbers[0] != inside[0]):
+        starts_as_outside = len(by_block) <= 1 or numbers[0] == by_block[0]
+        if not are_numbers or not starts_as_outside:
             raise RecipeError(
                 f"{self.key}: a gradient of mergekit's has numbers, and tensors outside of blocks "
                 "have that of the first block; give the first block the value of all tensors.",
                 key=self.key,
             )
-        if len(inside) == 1:
+        if len(by_block) == 1:
             return numbers
-        last = len(inside) - 1
-        for step in range(last, 1, -1):  # the shortest list comes first
-            points = inside[::step]
-            if last % step == 0 and _near(points, inside):
+        last = len(by_block) - 1
+        for step in range(last, 1, -1):  # the largest step, and so the shortest list, comes first
+            points = by_block[::step]
+            if last % step == 0 and _gives(points, by_block):
                 return points
-        return inside
+        return by_block
 
 
-def _near(points: Sequence[float], values: Sequence[float]) -> bool:
+def _is_number(value: ParameterValue) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _gives(points: Sequence[float], values: Sequence[float]) -> bool:
+    """Whether the values are those interpolated between the points."""
     last = len(values) - 1
-    between = [interpolated(points, k / last) for k in range(len(values))]
-    return all(math.isclose(a, b, abs_tol=1e-12) for a, b in zip(between, values, strict=True))
+    for block, value in enumerate(values):
+        if not math.isclose(interpolated(points, block / last), value, abs_tol=1e-12):
+            return False
+    return True
 
 
 def finished(value: Any) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Annotated, Any, Final, Literal
+from itertools import chain
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -20,7 +21,7 @@ from ace_gui.recipe.yaml_reader import switch_of, text_of
 
 Scalar = bool | int | float | str
 
-_Written = Annotated[Scalar, BeforeValidator(switch_of)]
+_FileScalar = Annotated[Scalar, BeforeValidator(switch_of)]
 """A scalar in a file, where yes, no, on and off are booleans."""
 
 Text = Annotated[str, BeforeValidator(text_of)]
@@ -36,15 +37,21 @@ class FilePart(BaseModel):
 class Condition(FilePart):
     """A value for tensors whose name contains ``filter``; for all without one, or for "*"."""
 
-    value: _Written | list[_Written]
+    value: _FileScalar | list[_FileScalar]
     filter: Text | None = None
 
 
-Setting = _Written | list[_Written] | Condition | list[Condition]
+Setting = _FileScalar | list[_FileScalar] | Condition | list[Condition]
 """One value, a gradient over the blocks, or the first condition that holds."""
 
 
-Settings = Annotated[dict[str, Setting], BeforeValidator(lambda x: {} if x is None else x)]
+def _no_settings_for_none(value: object) -> object:
+    if value is None:
+        return {}
+    return value
+
+
+Settings = Annotated[dict[str, Setting], BeforeValidator(_no_settings_for_none)]
 """Settings by name; a heading with nothing under it has none."""
 
 
@@ -53,8 +60,8 @@ def _path_of(value: object) -> object:
     value = text_of(value)
     if not isinstance(value, str):
         return value
-    path, at, revision = value.rpartition("@")
-    if at:
+    path, separator, revision = value.rpartition("@")
+    if separator:
         return {"path": path, "revision": revision}
     return {"path": value}
 
@@ -103,7 +110,8 @@ class Reference(FilePart):
 ModelName = Annotated[Reference, BeforeValidator(_reference_of)]
 
 
-_Block = Annotated[int, Field(ge=0, le=100_000)]  # more would only take time
+_Block = Annotated[int, Field(ge=0, le=100_000)]
+"""The number of a block. A larger one would only take time."""
 
 
 class Model(FilePart):
@@ -190,31 +198,41 @@ KNOWN_KEYS: Final = {
 """The keys that a file may have, by section."""
 
 
-RuleTarget = tuple[str | None, str | None]
-"""Pattern and blocks of a rule."""
+class RuleTarget(NamedTuple):
+    """The tensors that a rule of a recipe is for."""
+
+    pattern: str | None
+    """Of their names; None: any name."""
+    blocks: str | None
+    """Their blocks, as a recipe names them; None: all tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionalValue:
-    """A value for tensors whose name has the ``pattern``, in these ``blocks``; None: for all.
-
-    ``blocks``: the first and the last one.
-    """
+    """A value of a parameter for some tensors."""
 
     value: Scalar
+    """The value."""
     pattern: str | None = None
+    """Of the tensors' names; None: any name."""
     blocks: tuple[int, int] | None = None
+    """The first and the last of the tensors' blocks; None: all tensors."""
 
-    def where(self, offset: int) -> RuleTarget:
-        """Pattern and blocks of a rule, if the first block has the number ``offset``."""
+    def rule_target(self, offset: int) -> RuleTarget:
+        """The tensors, if the first block has the number ``offset``."""
         if self.blocks is None:
-            return self.pattern or "*", None
-        first, last = (offset + block for block in self.blocks)
-        return self.pattern, str(first) if first == last else f"{first}-{last}"
+            return RuleTarget(pattern=self.pattern or "*", blocks=None)
+        first = offset + self.blocks[0]
+        last = offset + self.blocks[1]
+        if first == last:
+            return RuleTarget(pattern=self.pattern, blocks=str(first))
+        return RuleTarget(pattern=self.pattern, blocks=f"{first}-{last}")
 
 
 Chain = tuple[ConditionalValue, ...]
-"""Choices of which the last that holds counts; the first holds for all tensors."""
+"""The values of a parameter. The first one holds for all tensors, and of those that hold for a
+tensor the last one counts.
+"""
 
 
 def chain_of(
@@ -226,24 +244,25 @@ def chain_of(
     gradient has other values than numbers.
     """
     nearest_first: list[Chain] = []
+    has_value_for_all = False
     for condition in _conditions(name, scopes):
-        everywhere = condition.filter in (None, "", "*")
-        if everywhere:
-            pattern = None
-        else:
+        has_value_for_all = condition.filter in (None, "", "*")
+        pattern = None
+        if not has_value_for_all:
             pattern = f"*{_escaped(condition.filter or '')}*"
         nearest_first.append(_along(name, condition.value, pattern, blocks))
-        if everywhere:
+        if has_value_for_all:  # nothing after it counts
             break
-    else:
+    if not has_value_for_all:
         nearest_first.append((ConditionalValue(value=default),))
-    # In a chain the last counts. Of choices for the same tensors only the last one stays, there.
-    last: dict[tuple[str | None, tuple[int, int] | None], ConditionalValue] = {}
-    for part in reversed(nearest_first):
-        for choice in part:
-            last.pop((choice.pattern, choice.blocks), None)
-            last[choice.pattern, choice.blocks] = choice
-    return tuple(last.values())
+    # In a chain the last value counts, so the nearest ones come last. Of several values for the
+    # same tensors, only the last one stays, at its place.
+    by_tensors: dict[tuple[str | None, tuple[int, int] | None], ConditionalValue] = {}
+    for choice in chain.from_iterable(reversed(nearest_first)):
+        tensors = (choice.pattern, choice.blocks)
+        by_tensors.pop(tensors, None)  # a new item of a dictionary is its last one
+        by_tensors[tensors] = choice
+    return tuple(by_tensors.values())
 
 
 def _escaped(text: str) -> str:
@@ -251,32 +270,29 @@ def _escaped(text: str) -> str:
     return re.sub(r"[*?[]", r"[\g<0>]", text)
 
 
-def numbers(chain: Chain, name: str) -> Chain:
+def numbers(choices: Chain, name: str) -> Chain:
     """The chain with values as numbers. Raises RecipeError if one is not a finite number."""
-    return tuple(replace(choice, value=_number(choice.value, name)) for choice in chain)
+    return tuple(replace(choice, value=_number(choice.value, name)) for choice in choices)
 
 
 def _number(value: Scalar, name: str) -> float:
-    try:
-        if isinstance(value, bool):
-            number = math.nan
-        else:
+    """The value as a number. Raises RecipeError if it is no finite one."""
+    number = None
+    if not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
             number = float(value)
-    except (ValueError, OverflowError):
-        number = math.nan
-    if math.isfinite(number):
+    if number is not None and math.isfinite(number):
         return number
+    text = "a huge number"
     if isinstance(value, str | float | bool):
         text = str(value)
-    else:
-        text = "a huge number"
     raise RecipeError(f"{name!r} must be a finite number, not {text[:60]}.", key=name)
 
 
-def constant(chain: Chain) -> Scalar | None:
+def constant(choices: Chain) -> Scalar | None:
     """The value, if it is the same for all tensors."""
-    if len(chain) == 1:
-        return chain[0].value
+    if len(choices) == 1:
+        return choices[0].value
     return None
 
 
@@ -292,34 +308,43 @@ def rules_of(
     ``offset``: number of the first block in the output. A value joins an earlier rule for the same
     tensors if the order of its chain allows it.
     """
-    chains: dict[tuple[str, ...], Chain] = {
-        **{("parameters", name): chain[1:] for name, chain in parameters.items()},
-        **{("weights", name): chain[1:] for name, chain in weights.items()},
-    }
+    # By the headings under which a rule has the values. The first value of a common chain is that
+    # of the recipe.
+    chains: dict[tuple[str, ...], Chain] = {}
+    for name, choices in parameters.items():
+        chains["parameters", name] = choices[1:]
+    for name, choices in weights.items():
+        chains["weights", name] = choices[1:]
     for expert, expert_chains in by_expert.items():
-        for name, chain in expert_chains.items():
-            chains["experts", expert, name] = chain
+        for name, choices in expert_chains.items():
+            chains["experts", expert, name] = choices
     targets: list[RuleTarget] = []
     settings_of_rules: list[dict[str, Any]] = []
-    for (*headings, key), chain in chains.items():
-        following = 0  # a later choice of a chain must stand in a later rule
-        for choice in chain:
-            target = choice.where(offset)
-            if target in targets[following:]:
-                index = targets.index(target, following)
+    for path, choices in chains.items():
+        first_index = 0  # a later choice of a chain must stand in a later rule
+        for choice in choices:
+            target = choice.rule_target(offset)
+            if target in targets[first_index:]:
+                index = targets.index(target, first_index)
             else:
                 index = len(targets)
                 targets.append(target)
                 settings_of_rules.append({})
-            following = index + 1
-            settings = settings_of_rules[index]
-            for heading in headings:
-                settings = settings.setdefault(heading, {})
-            settings[key] = choice.value
+            _set_at(settings_of_rules[index], path, choice.value)
+            first_index = index + 1
     rules = []
-    for (pattern, blocks), rule_settings in zip(targets, settings_of_rules, strict=True):
-        rules.append(Override(pattern=pattern, blocks=blocks, **rule_settings))
+    for target, settings in zip(targets, settings_of_rules, strict=True):
+        rules.append(Override(pattern=target.pattern, blocks=target.blocks, **settings))
     return tuple(rules)
+
+
+def _set_at(settings: dict[str, Any], path: tuple[str, ...], value: Scalar) -> None:
+    """Set the value of the last key of a path, and make the sections before it."""
+    *headings, key = path
+    section = settings
+    for heading in headings:
+        section = section.setdefault(heading, {})
+    section[key] = value
 
 
 def _conditions(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[Condition]:
@@ -329,7 +354,7 @@ def _conditions(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[
         if isinstance(setting, Condition):
             yield setting
         elif isinstance(setting, list) and setting and isinstance(setting[0], Condition):
-            yield from (item for item in setting if isinstance(item, Condition))
+            yield from setting  # a list has conditions only, or none
         elif setting is not None:
             yield Condition(value=setting)  # type: ignore[arg-type]
 
@@ -344,13 +369,13 @@ def _along(
         raise RecipeError(
             f"The gradient of {name!r} is empty; write numbers or one value.", key=name
         )
-    if any(isinstance(v, bool) for v in value):
+    if any(isinstance(point, bool) for point in value):
         raise RecipeError(
             f"{name!r} is a gradient of true and false, between which there is nothing; write one "
             "value, or numbers.",
             key=name,
         )
-    points = [_number(v, name) for v in value]
+    points = [_number(point, name) for point in value]
     if len(set(points)) == 1:
         return (ConditionalValue(value=points[0], pattern=pattern),)
     if blocks is None:
@@ -360,17 +385,20 @@ def _along(
             key=name,
         )
     if blocks > 1:
-        values = [interpolated(points, k / (blocks - 1)) for k in range(blocks)]
+        values = [interpolated(points, block / (blocks - 1)) for block in range(blocks)]
     else:
         values = [interpolated(points, 1.0)] * blocks
-    starts = [k for k in range(blocks) if k == 0 or values[k] != values[k - 1]]
-    conditional = [ConditionalValue(value=points[0], pattern=pattern)]
-    for first, next_start in pairwise([*starts, blocks]):
-        value = values[first]
-        if value != points[0]:
-            stretch = (first, next_start - 1)
-            conditional.append(ConditionalValue(value=value, pattern=pattern, blocks=stretch))
-    return tuple(conditional)
+    choices = [ConditionalValue(value=points[0], pattern=pattern)]
+    start = 0
+    for end in range(1, blocks + 1):
+        if end < blocks and values[end] == values[start]:
+            continue
+        # The blocks from ``start`` to before ``end`` have the same value.
+        if values[start] != points[0]:
+            stretch = (start, end - 1)
+            choices.append(ConditionalValue(value=values[start], pattern=pattern, blocks=stretch))
+        start = end
+    return tuple(choices)
 
 
 def interpolated(values: Sequence[float], t: float) -> float:

@@ -16,7 +16,8 @@ import yaml
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import plain
 from ace_gui.recipe.file_schema import placed
-from ace_gui.recipe.mergekit.methods import Foreign, Parameters, written
+from ace_gui.recipe.mergekit.counterparts import MergekitMethod, Parameters
+from ace_gui.recipe.mergekit.methods import written
 from ace_gui.recipe.mergekit.rule_changes import Changes, finished
 from ace_gui.recipe.model_paths import base_config, block_count
 from ace_gui.recipe.overrides import After, Override, in_blocks
@@ -35,12 +36,27 @@ from ace_gui.recipe.values import (
 )
 
 _CONTAINS: Final = re.compile(r"\*([^*?\[\]]+|\?)\*")
-_LABELLED: Final = re.compile(r"Classification|Segmentation|Detection|Tagg")
+"""A pattern for names that contain a text."""
 
-_EXPRESSED: Final = {
-    *("adapter", "out_dtype", "overrides", "heads", "vocabulary", "seed", "non_finite", "tasks"),
-    *("slices", "tokenizer", "tokens", "pad_to_multiple_of"),
-}
+_LABELLED: Final = re.compile(r"Classification|Segmentation|Detection|Tagg")
+"""Is in the class name of a model whose head has labels."""
+
+_EXPRESSED: Final = frozenset(
+    {
+        "adapter",
+        "heads",
+        "non_finite",
+        "out_dtype",
+        "overrides",
+        "pad_to_multiple_of",
+        "seed",
+        "slices",
+        "tasks",
+        "tokenizer",
+        "tokens",
+        "vocabulary",
+    }
+)
 """Choices that a mergekit file can express, or need not."""
 
 _NOT_AFTER: Final = "mergekit cannot change a merged result; remove `after`."
@@ -74,11 +90,7 @@ def dump_mergekit(
     which is a separate document. Raises RecipeError for a method that mergekit lacks, and for
     settings that it cannot express.
     """
-    expert_names = {entry.model: entry.name for entry in recipe.models if entry.name}
-    names = {
-        path: stage.stage_name or expert_names.get(path, f"stage-{n}")
-        for n, (path, stage) in enumerate(recipe.stages.items(), start=1)
-    }
+    names = _stage_names(recipe)
 
     def name_of(path: Path) -> str:
         return names.get(path) or placed(path, folder)
@@ -87,23 +99,32 @@ def dump_mergekit(
     notes: list[str] = []
     if recipe.stages and values_of is None:
         raise RecipeError("Only `ace-gui mergekit` can write a recipe of several stages.")
-    for path, stage in (*recipe.stages.items(), (None, recipe)):
-        if path is None or values_of is None:
-            stage_values = values
-        else:
-            stage_values = values_of(stage)
-        document = _DocumentWriter(stage, stage_values, name_of)
-        if path is None:
-            documents.append(document.content())
-        else:
-            documents.append({"name": names[path], **document.content()})
-        notes += document.notes
+    if values_of is not None:
+        for path, stage in recipe.stages.items():
+            stage_writer = _DocumentWriter(stage, values_of(stage), name_of)
+            documents.append({"name": names[path], **stage_writer.content()})
+            notes += stage_writer.notes
+    writer = _DocumentWriter(recipe, values, name_of)
+    documents.append(writer.content())
+    notes += writer.notes
     head = "".join(f"# {note}\n" for note in dict.fromkeys(notes))
     return head + yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
 
 
+def _stage_names(recipe: Recipe) -> dict[Path, str]:
+    """The names of earlier stages by the paths of their results."""
+    expert_names = {entry.model: entry.name for entry in recipe.models if entry.name}
+    names: dict[Path, str] = {}
+    for number, (path, stage) in enumerate(recipe.stages.items(), start=1):
+        if stage.stage_name:
+            names[path] = stage.stage_name
+        else:
+            names[path] = expert_names.get(path, f"stage-{number}")
+    return names
+
+
 class _DocumentWriter:
-    """One merge in mergekit's terms. ``notes``: a sentence for each thing that mergekit changes.
+    """One merge in mergekit's terms.
 
     A merge with one model per slice is mergekit's ``passthrough``.
     """
@@ -112,24 +133,30 @@ class _DocumentWriter:
         self.recipe = recipe
         self.values = values
         self.name_of = name_of
-        self.foreign = self._written({})
-        _refuse_others(recipe)
-        self.notes = list(self.foreign.notes)
+        self.in_mergekit = self._written({})
+        """The method in mergekit's terms."""
+        _refuse_other_choices(recipe)
+        self.notes = list(self.in_mergekit.notes)
+        """A sentence for each thing that mergekit does differently."""
         if _may_keep_heads(recipe):
             self.notes.append(_HEADS)
-        copied = bool(recipe.slices) and all(len(part.sources) == 1 for part in recipe.slices)
-        self.shared: dict[str, Any] = {}
-        if recipe.merge_method == "linear" and copied:
+        self.common: dict[str, Any] = {}
+        """The settings of all models."""
+        if recipe.merge_method == "linear" and _only_copies(recipe):
             self.method = "passthrough"
         else:
-            self.method = self.foreign.method
-            self.shared |= self.foreign.parameters
+            self.method = self.in_mergekit.method
+            self.common |= self.in_mergekit.parameters
         references = [self._reference(entry) for entry in recipe.models]
         self.models = dict(zip(recipe.expert_names, references, strict=True))
-        self.weights = dict(zip(self.models, self.foreign.weights or (), strict=False))
+        """The experts' names in the file, by their names in the recipe."""
+        self.weights: dict[str, float] = {}
+        """By the experts' names in the recipe; empty if the method has no weights."""
+        if self.in_mergekit.weights is not None:
+            self.weights = dict(zip(self.models, self.in_mergekit.weights, strict=False))
 
     @property
-    def _copies(self) -> bool:
+    def _is_passthrough(self) -> bool:
         return self.method == "passthrough"
 
     def content(self) -> dict[str, Any]:
@@ -137,56 +164,56 @@ class _DocumentWriter:
         recipe = self.recipe
         base = _pair(recipe.base_model, recipe.adapter, self.name_of)
         document: dict[str, Any] = {"merge_method": self.method}
-        if self.foreign.with_base:
+        if self.in_mergekit.with_base:
             document["base_model"] = base
         blocks = None
         if not recipe.slices:
             count = block_count(recipe.base_model)
             if count is not None:
                 blocks = range(count)
-        rules = {f"overrides[{n}]": rule for n, rule in enumerate(recipe.overrides)}
-        checked = {key: self._changes(rule, key, blocks) for key, rule in rules.items()}
+        all_changes = []
+        for number, rule in enumerate(recipe.overrides):
+            all_changes.append(self._changes(rule, f"overrides[{number}]", blocks))
         if recipe.slices:
             entries: Entries = {}
             document["slices"] = self._slices(base, entries)
         else:
             models = self.models
             weights = self.weights
-            moves = any(_BASE in changes.of_models for changes in checked.values())
-            if self.foreign.base_weight is not None or moves:
+            rules_change_base = any(_BASE in changes.of_models for changes in all_changes)
+            if self.in_mergekit.base_weight is not None or rules_change_base:
                 models = {_BASE: base, **models}
-                weights = {_BASE: self.foreign.base_weight or 0.0, **weights}
+                weights = {_BASE: self.in_mergekit.base_weight or 0.0, **weights}
             entries = {name: [_entry(model, weights.get(name))] for name, model in models.items()}
-            document["models"] = [entry for (entry,) in entries.values()]
-        for changes in checked.values():
-            self._put(changes, self.shared, entries)
-        if self.shared:
-            document["parameters"] = self.shared
+            document["models"] = [entries_of_model[0] for entries_of_model in entries.values()]
+        for changes in all_changes:
+            self._put(changes, self.common, entries)
+        if self.common:
+            document["parameters"] = self.common
         document["dtype"] = "float32"  # to compute in, as here
         config = base_config(recipe.base_model)
         out_dtype = recipe.out_dtype or config.get("dtype") or config.get("torch_dtype")
         if isinstance(out_dtype, str):
             document["out_dtype"] = out_dtype
-        content: dict[str, Any] = finished(document | self._tokenizer(base))
+        document |= self._tokenizer(base)
+        content: dict[str, Any] = finished(document)
         return content
 
-    def _written(self, parameters: Mapping[str, ParameterValue]) -> Foreign:
+    def _written(self, parameters: Mapping[str, ParameterValue]) -> MergekitMethod:
         """The method in mergekit's terms; ``parameters`` replace some of the recipe's."""
         return written(self.recipe.merge_method, {**self.values, **parameters}, self.recipe.weights)
 
     def _tokenizer(self, base: str) -> dict[str, Any]:
-        """The key of the file for the tokenizer."""
+        """The key of the file for the tokenizer; empty if mergekit's default is meant."""
         recipe = self.recipe
         models = {**self.models, "base": base}
+        source = None
         if recipe.tokenizer:
             source = models[recipe.tokenizer]
-        else:
-            source = None
-        if source is None and recipe.vocabulary is not Vocabulary.POSITION:
-            if recipe.vocabulary is Vocabulary.UNION:
-                source = "union"
-            else:
-                source = "base"
+        elif recipe.vocabulary is Vocabulary.UNION:
+            source = "union"
+        elif recipe.vocabulary is not Vocabulary.POSITION:
+            source = "base"
         if not recipe.tokens and recipe.pad_to_multiple_of is None:
             if source is None:
                 return {}
@@ -195,7 +222,9 @@ class _DocumentWriter:
         if source is not None:
             choice["source"] = source
         if recipe.tokens:
-            choice["tokens"] = {t: _row(t, row, models) for t, row in recipe.tokens.items()}
+            choice["tokens"] = {
+                token: _token_row(token, row, models) for token, row in recipe.tokens.items()
+            }
             if source == "base":
                 self.notes.append(_TOKENS)
         if recipe.pad_to_multiple_of is not None:
@@ -232,53 +261,53 @@ class _DocumentWriter:
     ) -> dict[str, Any]:
         """A slice of the file. ``blocks``: the numbers of its blocks in the output."""
         names = {model: name for name, model in self.models.items()}
-        of_slice: Entries = {}
+        slice_entries: Entries = {}
+        sources: list[dict[str, Any]] = []
         for position, source in enumerate(part.sources):
             if source.adapter:
-                entry = ModelEntry(model=source.adapter, on=source.model)
+                model = self._reference(ModelEntry(model=source.adapter, on=source.model))
             else:
-                entry = ModelEntry(model=source.model)
-            model = self._reference(entry)
-            if position == 0:
+                model = self._reference(ModelEntry(model=source.model))
+            if position == 0:  # the base of the slice
                 name = _BASE
                 weight = self._weight_of_first()
             else:
                 name = names[model]
                 weight = self.weights.get(name)
-            of_slice[name] = [_entry(model, weight, _layers(source, number))]
-            entries.setdefault(name, []).extend(of_slice[name])
-        sources = [entry for (entry,) in of_slice.values()]
-        slice_: dict[str, Any] = {"sources": sources}
-        if self.foreign.with_base and sources[0]["model"] != base:
-            slice_["base_model"] = sources[0]["model"]
-        shared: dict[str, Any] = {}
+            entry = _entry(model, weight, _layers(source, number))
+            sources.append(entry)
+            slice_entries[name] = [entry]
+            entries.setdefault(name, []).append(entry)
+        file_slice: dict[str, Any] = {"sources": sources}
+        slice_base = sources[0]["model"]
+        if self.in_mergekit.with_base and slice_base != base:
+            file_slice["base_model"] = slice_base
+        common: dict[str, Any] = {}
         for n, rule in enumerate(part.overrides):
             changes = self._changes(rule, f"slices[{number}].overrides[{n}]", blocks)
-            self._put(changes, shared, of_slice)
-        scaled = self._copies and not self.values.get("normalize")
-        if scaled and self.values["base_weight"] != 1:
+            self._put(changes, common, slice_entries)
+        is_weight_scale = self._is_passthrough and not self.values.get("normalize")
+        if is_weight_scale and self.values["base_weight"] != 1:
             parameters = sources[0].setdefault("parameters", {})
             parameters.setdefault("scale", self.values["base_weight"])
-        if shared:
-            return {**slice_, "parameters": shared}
-        return slice_
+        if common:
+            file_slice["parameters"] = common
+        return file_slice
 
     def _weight_of_first(self) -> float | None:
         """The weight of a slice's first model, which is its base; None if it has none."""
-        if self._copies or self.foreign.weights is None or self.foreign.with_base:
+        if self._is_passthrough or self.in_mergekit.weights is None or self.in_mergekit.with_base:
             return None
-        return self.foreign.base_weight or 0.0
+        return self.in_mergekit.base_weight or 0.0
 
     def _changes(self, rule: Override, key: str, blocks: range | None) -> Changes:
         """A rule in mergekit's terms; ``blocks``: the models' block numbers. Raises RecipeError."""
-        every = rule.pattern in (None, "*")
-        if every:
-            named = None
-        else:
-            named = _CONTAINS.fullmatch(rule.pattern or "")
-        by_name = every or named is not None
-        known_blocks = not rule.blocks or blocks is not None
-        if rule.role or rule.tensors or not by_name or not known_blocks:
+        text: str | None = "*"
+        if rule.pattern not in (None, "*"):
+            contained = _CONTAINS.fullmatch(rule.pattern or "")
+            text = contained[1] if contained else None
+        has_unknown_blocks = bool(rule.blocks) and blocks is None
+        if rule.role or rule.tensors or text is None or has_unknown_blocks:
             raise RecipeError(
                 f"{key} is for tensors that a mergekit file cannot name; it can only ask for a "
                 "text within their names, as pattern *text* does, and for blocks whose number is "
@@ -291,47 +320,57 @@ class _DocumentWriter:
             )
         if rule.after != After():
             raise RecipeError(f"{key}: {_NOT_AFTER}", key=f"{key}.after")
-        if rule.weights and self.foreign.weights != self.recipe.weights:
+        if rule.weights and self.in_mergekit.weights != self.recipe.weights:
             raise RecipeError(
-                f"{key}: mergekit's {self.foreign.method} has no such weights.",
+                f"{key}: mergekit's {self.in_mergekit.method} has no such weights.",
                 key=f"{key}.weights",
             )
-        foreign = self.foreign
         changed = self._written(rule.parameters)
-        by_model: dict[str, dict[str, Any]] = {n: {"weight": w} for n, w in rule.weights.items()}
-        if changed.base_weight != foreign.base_weight:
-            of_base = "scale" if self._copies else "weight"
-            by_model[_BASE] = {of_base: changed.base_weight or 0.0}
+        by_model: dict[str, dict[str, Any]] = {}
+        for name, weight in rule.weights.items():
+            by_model[name] = {"weight": weight}
+        if changed.base_weight != self.in_mergekit.base_weight:
+            if self._is_passthrough:
+                base_setting = "scale"
+            else:
+                base_setting = "weight"
+            by_model[_BASE] = {base_setting: changed.base_weight or 0.0}
         for name, parameters in rule.experts.items():
             by_model[name] = {**by_model.get(name, {}), **parameters}
-        within = None
-        if rule.blocks:
-            within = tuple(in_blocks(n, rule.blocks) for n in blocks or ())
+        is_in_blocks = None
+        if rule.blocks and blocks is not None:
+            is_in_blocks = tuple(in_blocks(number, rule.blocks) for number in blocks)
+        of_all = {}
+        for name, value in changed.parameters.items():
+            if value != self.in_mergekit.parameters.get(name):
+                of_all[name] = value
         return Changes(
-            key=key,
-            text=named[1] if named else "*",
-            within=within,
-            of_all={n: v for n, v in changed.parameters.items() if v != foreign.parameters.get(n)},
-            of_models=by_model,
+            key=key, text=text, is_in_blocks=is_in_blocks, of_all=of_all, of_models=by_model
         )
 
-    def _put(self, changes: Changes, shared: dict[str, Any], entries: Entries) -> None:
-        """Put the changes before the values that they replace; in mergekit the first counts."""
-        shared_values = dict(self.shared)
+    def _put(self, changes: Changes, common: dict[str, Any], entries: Entries) -> None:
+        """Put the changes before the values that they replace; in mergekit the first counts.
+
+        ``common``: settings of all models, of the file or of a slice. ``entries``: those models.
+        """
+        file_values = dict(self.common)  # as they were before these changes
         for name, value in changes.of_all.items():
-            changes.put(shared, name, value, shared_values.get(name))
+            changes.put(common, name, value, file_values.get(name))
         for model, settings in changes.of_models.items():
             for entry in entries.get(model, ()):
                 model_settings = entry.setdefault("parameters", {})
                 for name, value in settings.items():
-                    if name not in model_settings and name in shared:
-                        model_settings[name] = shared[name]
-                    default: Any
+                    if name not in model_settings and name in common:
+                        model_settings[name] = common[name]
+                    default = file_values.get(name)
                     if model == _BASE:
-                        default = self.foreign.base_weight or 0.0
-                    else:
-                        default = shared_values.get(name)
+                        default = self.in_mergekit.base_weight or 0.0
                     changes.put(model_settings, name, value, default)
+
+
+def _only_copies(recipe: Recipe) -> bool:
+    """Whether each slice of the output is of a single model."""
+    return bool(recipe.slices) and all(len(part.sources) == 1 for part in recipe.slices)
 
 
 def _entry(model: str, weight: float | None, layers: Sequence[int] = ()) -> dict[str, Any]:
@@ -349,17 +388,20 @@ def _pair(model: Path, adapter: Path | None, name_of: NameOf) -> str:
     return f"{name_of(model)}+{name_of(adapter)}"
 
 
-def _row(token: str, row: TokenSource, models: Mapping[str, str]) -> dict[str, Any]:
+def _token_row(token: str, row: TokenSource, models: Mapping[str, str]) -> dict[str, Any]:
     """The source of a token's row. Raises RecipeError."""
     source: Any = {"kind": "zero"}
     if not row.zero:
         if not row.model or row.model not in models:
             sentence = f"mergekit needs a model for the token {plain(token)!r}; name one."
             raise RecipeError(sentence, key=f"tokens.{token}")
-        source = models[row.model]
-        if row.token or row.token_id is not None:
-            token_key = {"token": row.token} if row.token else {"token_id": row.token_id}
-            source = {"kind": "model_token", "model": source, **token_key}
+        model = models[row.model]
+        if row.token:
+            source = {"kind": "model_token", "model": model, "token": row.token}
+        elif row.token_id is not None:
+            source = {"kind": "model_token", "model": model, "token_id": row.token_id}
+        else:
+            source = model
     if row.force:
         return {"source": source, "force": True}
     return {"source": source}
@@ -380,8 +422,10 @@ def _layers(source: Source, number: int) -> tuple[int, int]:
 
 
 _NO_HEAD: Final = ("no head",)
+"""In place of the labels of a task, for a model without a head."""
+
 _UNNAMED: Final = ()
-"""In place of the labels of a task: of a model without a head, and where labels have no names."""
+"""In place of the labels of a task, where they have no names."""
 
 
 def _may_keep_heads(recipe: Recipe) -> bool:
@@ -390,7 +434,9 @@ def _may_keep_heads(recipe: Recipe) -> bool:
         return False
     tasks: set[tuple[str, ...]] = set()
     for entry in recipe.models:
-        config = base_config(entry.model) or base_config(entry.on or recipe.base_model)
+        config = base_config(entry.model)
+        if not config:  # an adapter
+            config = base_config(entry.on or recipe.base_model)
         labels = config.get("id2label")
         if isinstance(labels, dict):
             names = tuple(map(str, labels.values()))
@@ -403,29 +449,34 @@ def _may_keep_heads(recipe: Recipe) -> bool:
         elif any(map(UNNAMED_LABEL.fullmatch, names)):
             tasks.add(_UNNAMED)
         else:
-            tasks.add(names or _UNNAMED)
+            tasks.add(names)  # without labels the same as ``_UNNAMED``
     some_have_heads = bool(tasks - {_NO_HEAD})
     return some_have_heads and (len(tasks) > 1 or _UNNAMED in tasks)
 
 
-def _refuse_others(recipe: Recipe) -> None:
+def _refuse_other_choices(recipe: Recipe) -> None:
     """Raise RecipeError for a choice that mergekit does not have."""
     vocabulary = recipe.vocabulary
-    refused = {
-        "scope": recipe.scope != "default"
-        and f"mergekit merges every tensor; it cannot express the scope {recipe.scope!r}.",
-        "split_fused": recipe.split_fused and "mergekit cannot split fused matrices.",
-        "after": recipe.after != After() and _NOT_AFTER,
-        "output": (recipe.output, recipe.rank, recipe.energy) != (Output.MODEL, None, None)
-        and "mergekit's files give whole models; remove `output`, `rank` and `energy`.",
-        "vocabulary": vocabulary in (Vocabulary.TOKENS, Vocabulary.BASE)
-        and f"mergekit cannot express vocabulary: {vocabulary}; choose base_tokens or union.",
-        "heads": recipe.heads is Heads.KEEP and "mergekit cannot keep task heads of the experts.",
-    }
+    if recipe.scope != "default":
+        sentence = f"mergekit merges every tensor; it cannot express the scope {recipe.scope!r}."
+        raise RecipeError(sentence, key="scope")
+    if recipe.split_fused:
+        raise RecipeError("mergekit cannot split fused matrices.", key="split_fused")
+    if recipe.after != After():
+        raise RecipeError(_NOT_AFTER, key="after")
+    if (recipe.output, recipe.rank, recipe.energy) != (Output.MODEL, None, None):
+        sentence = "mergekit's files give whole models; remove `output`, `rank` and `energy`."
+        raise RecipeError(sentence, key="output")
+    if vocabulary in (Vocabulary.TOKENS, Vocabulary.BASE):
+        sentence = f"mergekit cannot express vocabulary: {vocabulary}; choose base_tokens or union."
+        raise RecipeError(sentence, key="vocabulary")
+    if recipe.heads is Heads.KEEP:
+        raise RecipeError("mergekit cannot keep task heads of the experts.", key="heads")
     for name, value in recipe.choices().items():
-        if name not in _EXPRESSED and value != getattr(Choices(), name):
-            text = f"{name}: {value}" if isinstance(value, str) else f"the key {name}"
-            refused.setdefault(name, f"mergekit's file cannot express {text}; remove it.")
-    for key, sentence in refused.items():
-        if sentence:
-            raise RecipeError(sentence, key=key)
+        is_default = value == getattr(Choices(), name)
+        if is_default or name in _EXPRESSED:
+            continue
+        text = f"the key {name}"
+        if isinstance(value, str):
+            text = f"{name}: {value}"
+        raise RecipeError(f"mergekit's file cannot express {text}; remove it.", key=name)

@@ -1,0 +1,201 @@
+"""What the translations of methods consist of: a file's settings, and a method on either side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from ace_gui.errors import RecipeError
+from ace_gui.recipe.mergekit.schema import (
+    Chain,
+    ConditionalValue,
+    Model,
+    Scalar,
+    Setting,
+    chain_of,
+    constant,
+    numbers,
+)
+from ace_gui.recipe.overrides import ParameterValue
+
+WEIGHT: Final = "weight"
+
+Parameters = Mapping[str, ParameterValue]
+"""Every parameter of a method of this package, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translation:
+    """A method of this package with its settings."""
+
+    method: str
+    """Its name."""
+    parameters: Mapping[str, Chain | Scalar] = field(default_factory=dict)
+    """By name, a chain, or one value for all tensors."""
+    weights: Sequence[Chain] = ()
+    """One chain per expert; empty: 1 each."""
+    by_expert: Sequence[Mapping[str, Chain]] = ()
+    """The parameters that differ for each expert."""
+
+    @property
+    def chains(self) -> dict[str, Chain]:
+        """The parameters as chains."""
+        chains: dict[str, Chain] = {}
+        for name, value in self.parameters.items():
+            if isinstance(value, tuple):
+                chains[name] = value
+            else:
+                chains[name] = (ConditionalValue(value=value),)
+        return chains
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergekitMethod:
+    """A mergekit method with its parameters."""
+
+    method: str
+    """Its name in mergekit."""
+    parameters: dict[str, ParameterValue] = field(default_factory=dict)
+    """Of the whole merge."""
+    weights: tuple[float, ...] | None = None
+    """By model; None: the method has none."""
+    with_base: bool = True
+    """Whether the file names a base model."""
+    base_weight: float | None = None
+    """The base's own weight among the models; None if it is not one of them."""
+    notes: tuple[str, ...] = ()
+    """Differences to report, one sentence each."""
+
+
+@dataclass(kw_only=True)
+class MergekitSettings:
+    """A mergekit file's settings."""
+
+    method: str
+    """Its name in mergekit."""
+    base: Model | None
+    """The base among the file's models; None if it is not one of them."""
+    has_base: bool
+    """Whether the file names a base model."""
+    experts: Sequence[Model]
+    """The other models."""
+    common_scopes: Sequence[Mapping[str, Setting]]
+    """Settings for all models, the nearest first."""
+    blocks: int | None
+    """Number of the model's blocks; None if unknown."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences are collected here."""
+    used: set[str] = field(default_factory=set)
+    """Names of the settings that were read."""
+    default_numbers: dict[str, float] = field(default_factory=dict)
+    """The numbers that the file leaves to mergekit's defaults."""
+
+    def chain(self, name: str, default: Scalar, model: Model | None = None) -> Chain:
+        """A parameter for all tensors, of one model or of the merge."""
+        self.used.add(name)
+        scopes = list(self.common_scopes)
+        if model is not None:
+            scopes = [model.parameters, *scopes]
+        is_left_open = not any(name in scope for scope in scopes)
+        if is_left_open and not isinstance(default, bool | str):
+            self.default_numbers[name] = default
+        return chain_of(name, scopes, default, self.blocks)
+
+    def fixed(self, name: str, default: float) -> float:
+        """A number that must be the same for all tensors."""
+        value = constant(self.number(name, default))
+        if value is None:
+            raise self.refusal(f"{name!r} changes along the model; write one value", name)
+        return float(value)
+
+    def weights(self) -> list[Chain]:
+        """One weight per expert."""
+        return [self.number(WEIGHT, 1.0, model) for model in self.experts]
+
+    def number(self, name: str, default: float, model: Model | None = None) -> Chain:
+        """A number for all tensors."""
+        return numbers(self.chain(name, default, model), name)
+
+    def of_models(
+        self, defaults: Mapping[str, float]
+    ) -> tuple[dict[str, Chain], list[dict[str, Chain]]]:
+        """Parameters that may differ by model: the common ones, and those of each model."""
+        common: dict[str, Chain] = {}
+        by_model: list[dict[str, Chain]] = [{} for _ in self.experts]
+        for name, default in defaults.items():
+            chains = [self.number(name, default, model) for model in self.experts]
+            if len(set(chains)) == 1:
+                common[name] = chains[0]
+                continue
+            value_for_all = chains[0][0]  # of the first model
+            common[name] = (value_for_all,)
+            for parameters, chain in zip(by_model, chains, strict=True):
+                parameters[name] = chain
+        return common, by_model
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Whether a switch is on, for all tensors."""
+        value = constant(self.chain(name, default))
+        if not isinstance(value, bool):
+            raise self.refusal(f"{name!r} must be true or false, for all tensors", name)
+        return value
+
+    def refusal(self, sentence: str, key: str) -> RecipeError:
+        """The error about a setting that cannot be translated."""
+        return RecipeError(f"this {self.method} of mergekit's: {sentence}.", key=key)
+
+
+Reads = Callable[[MergekitSettings], Translation]
+"""Translates a file's settings to a method of this package."""
+
+Writes = Callable[[Parameters, tuple[float, ...]], MergekitMethod]
+"""Translates the parameters and weights of a method of this package."""
+
+
+class OnlyValue(NamedTuple):
+    """The only value of a parameter here that mergekit can express."""
+
+    value: ParameterValue
+    refusal: str
+    """What to say of others, after the name of mergekit's method."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counterpart:
+    """A method of mergekit and its equivalent here. Parameters have the same names in both."""
+
+    our_name: str = ""
+    """Its name here, if it differs."""
+    by_model: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that may differ by model, with mergekit's defaults."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """Numbers of the whole merge, with mergekit's defaults."""
+    flags: tuple[str, ...] = ()
+    """Switches that are off by default."""
+    sums: Literal["", "all", "elected"] = ""
+    """What it adds: all weighted changes, or those of the elected sign; empty: it is no sum. Sums
+    have ``lambda`` and ``normalize``.
+    """
+    normalised: bool = False
+    """mergekit's default of ``normalize``."""
+    rescales: bool | None = None
+    """mergekit's default of ``rescale``; None: no such switch."""
+    random: bool = False
+    """Whether entries are drawn."""
+    weights: Literal["any", "equal", "none"] = "any"
+    """Which weights models may have; "none": 1 each."""
+    pair: bool = False
+    """Whether it merges the base and one other model."""
+    implied: Mapping[str, Scalar] = field(default_factory=dict)
+    """Values of parameters here that every file has without saying so."""
+    only: Mapping[str, OnlyValue] = field(default_factory=dict)
+    """By parameter here, the only value that mergekit can express."""
+    read_note: str = ""
+    """A difference to report when a file is read."""
+    written_note: str = ""
+    """A difference to report when a file is written."""
+    reads: Reads | None = None
+    """Reads a method of another kind; None for this kind."""
+    writes: Writes | None = None
+    """Writes a method of another kind; None for this kind."""
