@@ -49,7 +49,7 @@ _DISK: Final = 5e8
 """Bytes of a model that are loaded in a second, at least."""
 
 _TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
-_HOW: Final = "Ask for it with --check, or `check: true` in the recipe."
+_HOW: Final = "Ask for it under More options, with `check: true` in the recipe, or with --check."
 _RESULT: Final = TypeAdapter(SanityResult)
 _SAMPLE: Final = (128, 1024, 4096)
 

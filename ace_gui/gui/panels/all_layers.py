@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import QTreeWidgetItem, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QTreeWidgetItem, QWidget
 
 from ace_gui.engine.contract import declared_figures as declared
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS
@@ -177,6 +177,8 @@ _FURTHER: Final = tuple(
 FIGURES: Final = (*_ROWS, *_FURTHER)
 """The rows of the table under *What if*: the figures of a merge."""
 _SPACING = 12  # px
+_NARROW = 31  # in text lines: below this width form and figures are narrower
+_STACKED = 25  # in text lines: below this width the figures are below the form
 _WITH_PLOT = 46  # in text lines: from this width on, the plot is next to the figures
 _NOT_TRIED = "Change a value on the left to see its effect on this layer."
 _BOTH = "Both variants with the current values. Change a value on the left to see its effect."
@@ -298,13 +300,9 @@ class WhatIfPanel(QWidget):
         middle = down((self.table, 1), self.note)
         self._drawing = PlotWithTable(self.plot)
         parts = (controls, 3), (middle, 4), (self._drawing, 6)
-        self.setLayout(across(*parts, margins=(8, 6, 8, 4), gap=_SPACING))
-        on_font_change(self, self._measure)
-
-    def _measure(self, metrics: QFontMetrics) -> None:
-        self._scroll.setMinimumWidth(9 * metrics.height())
-        self.table.setMinimumWidth(12 * metrics.height())
-        self._fit()
+        self._row = across(*parts, margins=(8, 6, 8, 4), gap=_SPACING)
+        self.setLayout(self._row)
+        on_font_change(self, lambda _: self._fit())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -313,6 +311,13 @@ class WhatIfPanel(QWidget):
     def _fit(self) -> None:
         """Hide the plot if there is little room, because the table has the same information."""
         line = self.fontMetrics().height()
+        narrow = self.width() < _NARROW * line + 4 * _SPACING
+        low = self.width() < _STACKED * line
+        self._row.setStretch(0, 0 if narrow and not low else 3)
+        direction = QBoxLayout.Direction
+        self._row.setDirection(direction.TopToBottom if low else direction.LeftToRight)
+        self._scroll.setMinimumWidth((9 if narrow else 11) * line)
+        self.table.setMinimumWidth((12 if narrow else 20) * line)
         self._drawing.setVisible(self.width() >= _WITH_PLOT * line + 4 * _SPACING)
 
 

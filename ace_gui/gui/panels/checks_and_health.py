@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFrame, QPushButton
+from PySide6.QtWidgets import QFrame, QLayout, QPushButton
 
 from ace_gui.engine.contract.health import LayerHealth
 from ace_gui.engine.contract.plan import EVERYTHING, Check, CheckVerdict
@@ -28,6 +28,7 @@ from ace_gui.gui.widgets.labels import (
     plain_label,
 )
 from ace_gui.gui.widgets.layout import (
+    FlowLayout,
     Folding,
     WrappedColumn,
     across,
@@ -129,12 +130,18 @@ class CheckRow(QFrame):
         self.setAccessibleName(f"{word}: {title}, {subject}. {plain(quoted(check.sentence))}")
         about = ElidedLabel(caption=True)
         about.set_full_text(title if link else "" if check.subject == EVERYTHING else subject)
+        if link is None:
+            named: QLayout = across(heading(title), (about, 1), gap=6)
+        else:
+            named = FlowLayout(spacing=6)  # the subject may be as long as the line
+            for part in (link, about):
+                named.addWidget(part)
         if check.is_worry:
             role = Face.CAPTION_STRONG
         else:
             role = Face.CAPTION
         verdict = plain_label(word, wrap=False, kind=kind, role=role)
-        head = across(link or heading(title), (about, 1), verdict, gap=6)
+        head = across((named, 1), verdict, gap=6)
         sentence = plain_label()
         sentence.setText(breakable(quoted(check.sentence), names=True))
         lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1

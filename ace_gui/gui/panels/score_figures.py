@@ -150,7 +150,10 @@ class ScoreLine(QWidget):
         for index in dict.fromkeys((*chosen, last, 0, *range(last, 0, -1))):
             tried = sorted([*placed_names, index])
             placed = _apart(positions[tried], widths[tried], self.width())
-            if not placed_names or np.abs(placed - positions[tried]).max() <= _FAR:
+            ends = placed[0] - widths[tried[0]] / 2, placed[-1] + widths[tried[-1]] / 2
+            inside = ends[0] >= -1 and ends[1] <= self.width() + 1
+            near = np.abs(placed - positions[tried]).max() <= _FAR
+            if not placed_names or (inside and near):
                 placed_names = tried
                 centres = placed
         top = 1.1 * self._line + 2 * _ABOVE

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Final, TypeVar
 
 from PySide6.QtGui import QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.scored import BASE, EXPERTS, remarks
 from ace_gui.formatting import counted
@@ -62,6 +62,19 @@ _UNBOUNDED: Final = frozenset(
 """Metrics whose values do not share an axis with others."""
 
 
+class _ScrolledColumn(QVBoxLayout):
+    """A column that scrolls below its least height. As labels in it wrap, Qt would scroll it below
+    the height that it prefers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setContentsMargins(0, 0, 0, 0)
+        self.setSpacing(GAP)
+
+    def hasHeightForWidth(self) -> bool:
+        return False
+
+
 class ScoresTab(JobPage):
     """The tab of the scores. Its links open the tasks if there are none yet, and all examples."""
 
@@ -92,8 +105,10 @@ class ScoresTab(JobPage):
         below = split(*cards, sizes=(520, 560), gap=GAP, lines=_BESIDE)
         below.setStretchFactor(0, 1)
         self._strip = card(self.examples)
-        whole = pane(down(head, (below, 1), self._strip, gap=GAP))
-        page = scroll_area("Scores", whole, tabs=False)
+        column = _ScrolledColumn()
+        for part in (head, below, self._strip):
+            column.addWidget(part, int(part is below))
+        page = scroll_area("Scores", pane(column), tabs=False)
         self.set_pages(card(self.no_tasks), card(self.no_scores), page)
         results = session.results
         self.follow(results.scores.changed, results.runs.changed, session.engine_changed)

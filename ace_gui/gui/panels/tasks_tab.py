@@ -44,6 +44,7 @@ from ace_gui.gui.widgets.form import Form, OptionForm
 from ace_gui.gui.widgets.labels import ElidedLabel, EmptyState, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout import (
     GAP,
+    TitleLine,
     across,
     card,
     clear_layout,
@@ -214,6 +215,9 @@ _MOST: Final = 10_000_000
 _OFFERED: Final = 3  # experts whose labels fit the data
 _PICTURE: Final = 64  # px
 _MAX_CHARACTERS: Final = 280  # of a displayed text
+_BESIDE: Final = 12
+"""In text lines: below this width the button of the calibration inputs is below their path."""
+
 _CALIBRATION: Final = (
     "Inputs for methods that learn or measure something. Do not use the data for scores. "
     "Only a few methods need labels."
@@ -354,7 +358,7 @@ class TaskEditor(QWidget):
         menu.addAction("&File or folder…", ask)
         self.without = menu.addAction("&None", lambda: self.calibrate([None]))
         choose.setMenu(menu)
-        return pane(across((self.calibration, 1), choose))
+        return TitleLine(self.calibration, choose, lines=_BESIDE)
 
     def calibrate(self, paths: Sequence[Path | None]) -> None:
         """Use the first path as the task's calibration inputs."""

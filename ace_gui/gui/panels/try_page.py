@@ -253,6 +253,7 @@ class TryPage(JobPage):
             self._trying.forget()  # earlier answers would tell the models apart
             self._order = random.sample([model.key for model in self._asked], len(self._asked))
         self._trying.start(self._job(task))
+        self.text.selectAll()  # what is typed next replaces it
         self._show_models()
 
     def _job(self, task: Task) -> TryJob:

@@ -12,6 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QToolTip
 
+from ace_gui.gui.plots.frame.spec import PlotMark
 from ace_gui.gui.theme import Face, Tokens, face
 
 _STYLE: Final = ("symbol", "size", "pen", "brush")
@@ -145,6 +146,46 @@ class ThresholdLine(pg.InfiniteLine):
         self.pill.ground = QColor(theme.text)
         self.pill.setColor(theme.card)
         self.pill.update()
+
+
+class MarkLine(pg.InfiniteLine):
+    """The line of a mark with its name."""
+
+    def __init__(self, mark: PlotMark, theme: Tokens) -> None:
+        self._mark = mark
+        if mark.upright:
+            anchor = [(-0.04, 0.5), (1.04, 0.5)]
+        elif mark.above:
+            anchor = [(1.0, 1.0)] * 2
+        else:
+            anchor = [(0.5, 0.5)] * 2
+        options = {
+            "position": mark.share,
+            "anchors": anchor,
+            "color": theme.text2,
+            "fill": None if mark.upright else theme.card,
+        }
+        if mark.upright:
+            style = Qt.PenStyle.DashLine
+        else:
+            style = Qt.PenStyle.DotLine
+        super().__init__(
+            mark.value,
+            angle=90 if mark.upright else 0,
+            pen=pg.mkPen(theme.text3, width=1, style=style),
+            label=mark.label or None,
+            labelOpts=options,
+        )
+        if mark.label:
+            self.label.textItem.setFont(face(Face.CAPTION))
+        self.setZValue(-1)
+
+    def fit_name(self, view: pg.ViewBox) -> None:
+        """Hide a name above the line where the view is too low for it."""
+        if self._mark.above and self._mark.label:
+            low, high = view.viewRange()[1]
+            pixels = view.height() * (high - self._mark.value) / (high - low)
+            self.label.setVisible(pixels >= QFontMetricsF(face(Face.CAPTION)).height())
 
 
 _NAME_GAP: Final = 11.0  # px between a point and its name

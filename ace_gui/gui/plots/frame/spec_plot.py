@@ -19,9 +19,9 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.canvas import NameAxis, QuantityAxis
 from ace_gui.gui.plots.frame.export_image import ThemedWidget
-from ace_gui.gui.plots.frame.items import CurveItem, EndLabel, EndLabels, place_names
+from ace_gui.gui.plots.frame.items import CurveItem, EndLabel, EndLabels, MarkLine, place_names
 from ace_gui.gui.plots.frame.legend import Legend
-from ace_gui.gui.plots.frame.spec import LegendEntry, PlotCurve, PlotMark, PlotSpec
+from ace_gui.gui.plots.frame.spec import LegendEntry, PlotCurve, PlotSpec
 from ace_gui.gui.theme import Face, Tokens, face, palette_of
 from ace_gui.gui.widgets.controls import widget_action
 
@@ -56,7 +56,7 @@ class SpecPlot(Plot):
         """The drawn curves by their keys."""
         self._drawn: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         self._written: list[pg.TextItem] = []
-        self._lines: list[pg.InfiniteLine] = []
+        self._lines: list[MarkLine] = []
         left = left or QuantityAxis("left", grid=True)
         bottom = bottom or QuantityAxis("bottom")
         self._axes = left, bottom
@@ -229,39 +229,9 @@ class SpecPlot(Plot):
     def _draw_marks(self, spec: PlotSpec) -> None:
         for mark in self._lines:
             self.canvas.removeItem(mark)
-        self._lines = [self._line_of(mark) for mark in spec.marks]
+        self._lines = [MarkLine(mark, self.theme) for mark in spec.marks]
         for mark in self._lines:
             self.canvas.addItem(mark)
-
-    def _line_of(self, mark: PlotMark) -> pg.InfiniteLine:
-        if mark.upright:
-            anchor = [(-0.04, 0.5), (1.04, 0.5)]
-        elif mark.above:
-            anchor = [(1.0, 1.0)] * 2
-        else:
-            anchor = [(0.5, 0.5)] * 2
-        options = {
-            "position": mark.share,
-            "anchors": anchor,
-            "color": self.theme.text2,
-            "fill": None if mark.upright else self.theme.card,
-        }
-        if mark.upright:
-            style = Qt.PenStyle.DashLine
-        else:
-            style = Qt.PenStyle.DotLine
-        pen = pg.mkPen(self.theme.text3, width=1, style=style)
-        line = pg.InfiniteLine(
-            mark.value,
-            angle=90 if mark.upright else 0,
-            pen=pen,
-            label=mark.label or None,
-            labelOpts=options,
-        )
-        if mark.label:
-            line.label.textItem.setFont(face(Face.CAPTION))
-        line.setZValue(-1)
-        return line
 
     def _switch(self) -> None:
         """Show the curves that are switched on, and name every curve at its last known value."""
@@ -303,6 +273,8 @@ class SpecPlot(Plot):
     def _write_names(self) -> None:
         """Write the names of single points where there is room now."""
         self._erase()
+        for line in self._lines:
+            line.fit_name(self.canvas.getViewBox())
         curves = () if self.spec is None else self.spec.curves
         for curve in (curve for curve in curves if curve.names):
             font = face(Face.CAPTION_STRONG if curve.strong else Face.CAPTION)
