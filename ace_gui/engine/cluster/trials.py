@@ -173,9 +173,9 @@ def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan
         write = sum(timed.synced_bytes for _, timed in large) / sync_seconds
     check = 0.0
     checked = [timed for _, timed in large if timed.check_seconds]
-    if checked:
-        seconds = sum(timed.check_seconds for timed in checked)
-        check = seconds / sum(timed.synced_bytes for timed in checked)
+    if checked:  # the threads that read take as long to start as a small file
+        largest = max(checked, key=lambda timed: timed.synced_bytes)
+        check = largest.check_seconds / largest.synced_bytes
     ratios = {}
     for row, timed in large:  # of equal keys, the largest trial counts
         ratio = timed.seconds / assumed_seconds(row, prepared)
