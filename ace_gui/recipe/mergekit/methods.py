@@ -67,12 +67,7 @@ def written(method: str, values: Parameters, weights: tuple[float, ...]) -> Merg
     for name, only in counterpart.only.items():
         if values[name] != only.value:
             raise RecipeError(f"mergekit's {their_name} {only.refusal}.", key=name)
-    are_refused = False
-    if counterpart.weights == "none":
-        are_refused = set(weights) != {1.0}
-    elif counterpart.weights == "equal":
-        are_refused = len(set(weights)) > 1
-    if are_refused:
+    if not _can_have(counterpart, weights):
         raise RecipeError(f"mergekit's {their_name} has no weights.", key="weight")
     if counterpart.writes:
         return counterpart.writes(values, weights)
@@ -98,6 +93,15 @@ def written(method: str, values: Parameters, weights: tuple[float, ...]) -> Merg
         weights=their_weights,
         notes=tuple(_differences(counterpart, values)),
     )
+
+
+def _can_have(method: Counterpart, weights: tuple[float, ...]) -> bool:
+    """Whether models of this method may have these weights."""
+    if method.weights == "none":
+        return set(weights) == {1.0}
+    if method.weights == "equal":
+        return len(set(weights)) <= 1
+    return True
 
 
 def _differences(method: Counterpart, values: Parameters) -> Iterator[str]:

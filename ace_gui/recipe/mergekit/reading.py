@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -197,16 +197,10 @@ def _of_whole_models(
     translation = translated(settings)
     entries = []
     for index, source in enumerate(experts):
-        model, lora = pairs[source.model]
         weight = 1.0
         if translation.weights:  # there are none where all have weight 1
             weight = float(translation.weights[index][0].value)
-        if lora is None:
-            entries.append(ModelEntry(model=model, weight=weight))
-        elif model == base and adapter is None:  # an adapter on the plain base needs no ``on``
-            entries.append(ModelEntry(model=lora, weight=weight))
-        else:
-            entries.append(ModelEntry(model=lora, on=model, weight=weight))
+        entries.append(_expert_entry(pairs[source.model], weight, (base, adapter)))
     defaults_note = ""
     if could_be_ours(document):
         defaults_note = _defaults_note(settings)
@@ -220,6 +214,16 @@ def _of_whole_models(
         defaults_note=defaults_note,
     )
     return replace(recipe, overrides=_rules(translation, recipe.expert_names))
+
+
+def _expert_entry(expert: Pair, weight: float, base: Pair) -> ModelEntry:
+    """An expert of the recipe."""
+    model, adapter = expert
+    if adapter is None:
+        return ModelEntry(model=model, weight=weight)
+    if base == (model, None):  # an adapter on the plain base needs no ``on``
+        return ModelEntry(model=adapter, weight=weight)
+    return ModelEntry(model=adapter, on=model, weight=weight)
 
 
 def _number_of_blocks(part: MergekitSlice, base: Reference, models: ReferencedModels) -> int | None:
@@ -268,12 +272,7 @@ def _of_slices(
     for source in chain.from_iterable(part.sources for part in parts):
         pairs[source.model] = models.pair(source.model)
     base = pairs[bases[0]]
-    expert_pairs: list[Pair] = []
-    for part, reference in zip(parts, bases, strict=True):
-        for source in part.sources:
-            is_base_of_all = source.model == reference and pairs[reference] == base
-            if not is_base_of_all and pairs[source.model] not in expert_pairs:
-                expert_pairs.append(pairs[source.model])
+    expert_pairs = _expert_pairs(parts, bases, pairs)
     recipe = Recipe(
         base_model=base[0],
         adapter=base[1],
@@ -285,7 +284,6 @@ def _of_slices(
     offset = 0
     for part, reference in zip(parts, bases, strict=True):
         _refuse_own_numbers(part, offset)
-        # The base of the slice is the first of its sources.
         base_sources = [source for source in part.sources if source.model == reference]
         other_sources = [source for source in part.sources if source.model != reference]
         ordered = [*base_sources, *other_sources]
@@ -309,6 +307,24 @@ def _of_slices(
             notes.append("'residual_weight' is left out: mergekit reads it and does not use it.")
         offset += settings.blocks or 0
     return replace(recipe, slices=tuple(slices), notes=tuple(notes))
+
+
+def _expert_pairs(
+    parts: Sequence[MergekitSlice], bases: Sequence[Reference], pairs: Mapping[Reference, Pair]
+) -> list[Pair]:
+    """The models of all slices, once each, in order, without the base of the whole output.
+
+    ``bases``: of each slice, the first one also of the output.
+    """
+    base = pairs[bases[0]]
+    expert_pairs: list[Pair] = []
+    for part, reference in zip(parts, bases, strict=True):
+        for source in part.sources:
+            pair = pairs[source.model]
+            is_base_of_all = source.model == reference and pair == base
+            if not is_base_of_all and pair not in expert_pairs:
+                expert_pairs.append(pair)
+    return expert_pairs
 
 
 def _entry(model: Path, adapter: Path | None) -> ModelEntry:
@@ -450,27 +466,10 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: ReferencedModels
             )
         return names[pair]
 
-    def token_source(token: Token) -> TokenSource:
-        source = token.source
-        if source is None:
-            return TokenSource(model="", force=token.force)
-        if isinstance(source, Reference):
-            return TokenSource(model=name_of(source), force=token.force)
-        model = ""
-        if source.model is not None:
-            model = name_of(source.model)
-        return TokenSource(
-            model=model,
-            token=source.token,
-            token_id=source.token_id,
-            zero=source.kind == "zero",
-            force=token.force,
-        )
-
     source = document.tokenizer_source
     choice = document.tokenizer
     if choice is not None:
-        tokens = {text: token_source(token) for text, token in choice.tokens.items()}
+        tokens = {text: _token_source(token, name_of) for text, token in choice.tokens.items()}
         recipe = replace(recipe, tokens=tokens, pad_to_multiple_of=choice.pad_to_multiple_of)
         source = choice.source
     if source is None:
@@ -484,6 +483,25 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: ReferencedModels
     if name == _BASE:
         return replace(recipe, vocabulary=Vocabulary.BASE_TOKENS)
     return replace(recipe, tokenizer=name)
+
+
+def _token_source(token: Token, name_of: Callable[[Reference], str]) -> TokenSource:
+    """Where a token's row comes from. ``name_of``: the recipe's name of a model."""
+    source = token.source
+    if source is None:
+        return TokenSource(model="", force=token.force)
+    if isinstance(source, Reference):
+        return TokenSource(model=name_of(source), force=token.force)
+    model = ""
+    if source.model is not None:
+        model = name_of(source.model)
+    return TokenSource(
+        model=model,
+        token=source.token,
+        token_id=source.token_id,
+        zero=source.kind == "zero",
+        force=token.force,
+    )
 
 
 def _names(recipe: Recipe) -> dict[Pair, str]:

@@ -302,18 +302,7 @@ class _DocumentWriter:
 
     def _changes(self, rule: Override, key: str, blocks: range | None) -> Changes:
         """A rule in mergekit's terms; ``blocks``: the models' block numbers. Raises RecipeError."""
-        text: str | None = "*"
-        if rule.pattern not in (None, "*"):
-            contained = _CONTAINS.fullmatch(rule.pattern or "")
-            text = contained[1] if contained else None
-        has_unknown_blocks = bool(rule.blocks) and blocks is None
-        if rule.role or rule.tensors or text is None or has_unknown_blocks:
-            raise RecipeError(
-                f"{key} is for tensors that a mergekit file cannot name; it can only ask for a "
-                "text within their names, as pattern *text* does, and for blocks whose number is "
-                "known.",
-                key=key,
-            )
+        text = _contained_text(rule, key, blocks)
         if rule.merge_method not in (None, self.recipe.merge_method) or rule.disposition:
             raise RecipeError(
                 f"{key}: mergekit has one method for the whole model.", key=f"{key}.merge_method"
@@ -366,6 +355,26 @@ class _DocumentWriter:
                     if model == _BASE:
                         default = self.in_mergekit.base_weight or 0.0
                     changes.put(model_settings, name, value, default)
+
+
+def _contained_text(rule: Override, key: str, blocks: range | None) -> str:
+    """What the names of a rule's tensors contain; "*" for all names.
+
+    Raises RecipeError if the rule is for tensors that a mergekit file cannot name.
+    """
+    text: str | None = "*"
+    if rule.pattern not in (None, "*"):
+        contained = _CONTAINS.fullmatch(rule.pattern or "")
+        text = contained[1] if contained else None
+    has_unknown_blocks = bool(rule.blocks) and blocks is None
+    if rule.role or rule.tensors or text is None or has_unknown_blocks:
+        raise RecipeError(
+            f"{key} is for tensors that a mergekit file cannot name; it can only ask for a "
+            "text within their names, as pattern *text* does, and for blocks whose number is "
+            "known.",
+            key=key,
+        )
+    return text
 
 
 def _only_copies(recipe: Recipe) -> bool:
