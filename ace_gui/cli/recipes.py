@@ -123,11 +123,14 @@ def _parameters(method: MergeMethod[Any], chosen: Mapping[str, Any]) -> Iterator
     fields = parameter_fields(method)
     values: dict[str, Any] = {field.name: field.default for field in fields}
     values |= chosen
-    used = [
-        field
-        for field in fields
-        if (when := field.applies_when) is None or values[when[0]] in when[1:]
-    ]
+    used = []
+    for field in fields:
+        if field.applies_when is None:
+            used.append(field)
+            continue
+        name, *values_with_effect = field.applies_when
+        if values[name] in values_with_effect:
+            used.append(field)
     if not used:
         return
     yield from _comment(_COMMENTS["parameters"])

@@ -96,11 +96,10 @@ def trained_blocks(
     generator = torch.Generator().manual_seed(SEED)
     blocks = dict.fromkeys(block_of(layer.tensor) or "" for layer in layers)
     routers = {block: _begun(block, layers, shared, generator) for block in blocks}
-    values = {
-        f"{block}/{name}": getattr(router, name).requires_grad_()
-        for block, router in routers.items()
-        for name in BLOCK_ROUTER
-    }
+    values = {}
+    for block, router in routers.items():
+        for name in BLOCK_ROUTER:
+            values[f"{block}/{name}"] = getattr(router, name).requires_grad_()
     watched = parameters.steps and parameters.patience
     expected = _answers_of_experts(prepared, device) if watched else {}
     tasks = list(_tasks(prepared, folder, device, expected)) if parameters.steps else []
@@ -126,12 +125,12 @@ def _answers_of_experts(prepared: Prepared, device: torch.device) -> dict[str, l
     """The answers of every expert to the inputs of its own tasks, by task."""
     loaded = Loaded(device)
     experts = range(len(prepared.experts))
-    return {
-        data.name: expert_answers(loaded.evaluator(data, loading))
-        for t in experts
-        for data, loading in calibration(prepared, t).tasks
-        if KINDS[data.kind].has_entropy
-    }
+    answers = {}
+    for t in experts:
+        for data, loading in calibration(prepared, t).tasks:
+            if KINDS[data.kind].has_entropy:
+                answers[data.name] = expert_answers(loaded.evaluator(data, loading))
+    return answers
 
 
 def _block_step(

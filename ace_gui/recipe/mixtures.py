@@ -17,7 +17,8 @@ from ace_gui.errors import RecipeError
 from ace_gui.formatting import listing, quoted_value
 from ace_gui.recipe.file_schema import SCHEMA, in_file, placed
 from ace_gui.recipe.mergekit.key_fates import KeyFate
-from ace_gui.recipe.mergekit.reading import ReferencedModels, out_dtype_of
+from ace_gui.recipe.mergekit.reading import out_dtype_of
+from ace_gui.recipe.mergekit.referenced_models import ReferencedModels
 from ace_gui.recipe.mergekit.schema import FilePart, ModelName, Text
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.values import OutputDtype, Recipe, model_name
@@ -103,9 +104,13 @@ class MixtureRecipe:
     @property
     def paths(self) -> tuple[Path, ...]:
         """Every model and adapter, the base model first."""
-        experts = (*self.experts, *((self.shared,) if self.shared else ()))
-        entries = (path for expert in experts for path in (expert.model, expert.adapter))
-        return tuple(path for path in (self.base_model, self.adapter, *entries) if path)
+        experts = list(self.experts)
+        if self.shared:
+            experts.append(self.shared)
+        paths = [self.base_model, self.adapter]
+        for expert in experts:
+            paths += [expert.model, expert.adapter]
+        return tuple(path for path in paths if path)
 
 
 _Prompts = Annotated[list[Text], BeforeValidator(lambda value: [] if value is None else value)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -180,8 +180,13 @@ def json_object(file: Path) -> dict[str, Any] | None:
 def block_count(folder: Path) -> int | None:
     """The number of blocks in a model's config.json; None if it has no such entry."""
     config = base_config(folder)
-    inner = config.get("text_config")
-    sections: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
-    values = (section[key] for section in sections for key in _BLOCK_KEYS if key in section)
-    counts = (count for count in values if isinstance(count, int) and 0 < count <= _MOST_BLOCKS)
-    return next(counts, None)
+    sections = [config]
+    text_config = config.get("text_config")
+    if isinstance(text_config, dict):
+        sections.append(text_config)
+    for section in sections:
+        for key in _BLOCK_KEYS:
+            count = section.get(key)
+            if isinstance(count, int) and 0 < count <= _MOST_BLOCKS:
+                return count
+    return None

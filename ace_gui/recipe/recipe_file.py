@@ -152,11 +152,8 @@ class _Stages:
         if name not in self._made:
             self._begun.append(name)
             needed: dict[Path, Recipe] = {}
-            stages = {
-                document: partial(self._folder, document, needed)
-                for document in self._documents
-                if document
-            }
+            named = [document for document in self._documents if document]
+            stages = {document: partial(self._folder, document, needed) for document in named}
             recipe = _recipe(self._documents[name], self._file_folder, stages)
             missing = dict.fromkeys(needed, _NOT_MERGED)
             unfound = {**recipe.unfound, **missing}

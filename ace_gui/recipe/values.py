@@ -404,8 +404,10 @@ class Recipe(Choices):
     @property
     def paths(self) -> tuple[Path, ...]:
         """Every model and adapter, the base model first."""
-        entries = (path for entry in self.models for path in (entry.model, entry.on))
-        return tuple(path for path in (self.base_model, self.adapter, *entries) if path)
+        paths = [self.base_model, self.adapter]
+        for entry in self.models:
+            paths += [entry.model, entry.on]
+        return tuple(path for path in paths if path)
 
     @property
     def expert_names(self) -> tuple[str, ...]:

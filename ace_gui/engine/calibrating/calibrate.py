@@ -87,15 +87,17 @@ class Calibration:
 
     def inputs(self) -> tuple[CalibratedWith, ...]:
         """The inputs of each task, as a manifest names them."""
-        return tuple(
-            CalibratedWith(
+        inputs = []
+        for data, _ in self.tasks:
+            files = data.table.files
+            task_inputs = CalibratedWith(
                 task=data.name,
-                data=tuple(map(str, data.table.files)),
-                digest=files_digest(data.table.files),
+                data=tuple(map(str, files)),
+                digest=files_digest(files),
                 examples=len(data.examples),
             )
-            for data, _ in self.tasks
-        )
+            inputs.append(task_inputs)
+        return tuple(inputs)
 
     def terms(self) -> list[Any]:
         """Everything that the measurements depend on."""

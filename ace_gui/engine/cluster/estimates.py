@@ -121,8 +121,9 @@ def planned_units(prepared: Prepared, speed: Speed) -> list[PlannedUnit]:
     """Every unit of a merge, in the order of assignment."""
     rows = [row for row in prepared.plan.rows if row.in_base]
     unordered = units(rows, prepared, torch.device("cpu"))
-    return [
-        PlannedUnit(
+    planned = []
+    for unit in largest_first(unordered, prepared):
+        planned_unit = PlannedUnit(
             name=unit[0].name,
             rows=len(unit),
             flops=sum(row_flops(row, prepared) for row in unit),
@@ -130,8 +131,8 @@ def planned_units(prepared: Prepared, speed: Speed) -> list[PlannedUnit]:
             memory=unit_bytes(unit, prepared),
             seconds=sum(speed.seconds(row, prepared) for row in unit),
         )
-        for unit in largest_first(unordered, prepared)
-    ]
+        planned.append(planned_unit)
+    return planned
 
 
 def schedule(

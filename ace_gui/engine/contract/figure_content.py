@@ -47,11 +47,12 @@ class FigureContent:
 
     def changed_rows(self) -> list[PlanRow]:
         """The merged rows without those that no expert changed, such as of adapters elsewhere."""
-        return [
-            row
-            for row in self.merged_rows()
-            if (layer := self.statistics.get(row.name)) is None or not layer.is_unchanged
-        ]
+        rows = []
+        for row in self.merged_rows():
+            layer = self.statistics.get(row.name)
+            if layer is None or not layer.is_unchanged:
+                rows.append(row)
+        return rows
 
     def rows_with_gamma(self) -> list[tuple[PlanRow, float]]:
         """The merged rows that have γ."""

@@ -157,7 +157,9 @@ def difference(
             )
         yield from _of_row(readers, row, with_spectra=len(row.shape) == 2)
         return
-    changed = {r.tensor for m in manifests for r in m.rows if r.is_combined}
+    changed = set()
+    for manifest in manifests:
+        changed |= {combined.tensor for combined in manifest.rows if combined.is_combined}
     for tensor_row in manifests[0].rows:
         if tensor_row.in_base and tensor_row.tensor in changed:
             yield from _of_row(readers, tensor_row, with_spectra=False)

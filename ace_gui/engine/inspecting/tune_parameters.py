@@ -297,10 +297,12 @@ def _proposed(chosen: _Chosen, count: int, start: _Parameters) -> _Ask:
     while proposed < count:
         trials = [study.ask() for _ in range(1 if proposed else min(count, STARTUP))]
         proposed += len(trials)
-        scores = yield [
-            {parameter.name: _suggested(trial, parameter, field) for parameter, field in chosen}
-            for trial in trials
-        ]
+        points = []
+        for trial in trials:
+            points.append(
+                {parameter.name: _suggested(trial, parameter, field) for parameter, field in chosen}
+            )
+        scores = yield points
         for trial, score in zip(trials, scores, strict=True):
             study.tell(trial, score) if score is not None else study.tell(trial, state=failed)
 

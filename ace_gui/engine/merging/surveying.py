@@ -278,11 +278,10 @@ def _saved(store: Path | None) -> dict[str, Findings]:
     if store is None or not is_there(store / SURVEY):
         return {}
     try:
-        content = open_json(store / SURVEY)
-        return {
-            label: {name: tuple(map(float, values)) for name, values in findings.items()}
-            for label, findings in content.items()
-        }
+        saved: dict[str, Findings] = {}
+        for label, findings in open_json(store / SURVEY).items():
+            saved[label] = {name: tuple(map(float, values)) for name, values in findings.items()}
+        return saved
     except CheckpointError as error:
         warn_recomputed(store / SURVEY, error)
         return {}

@@ -193,13 +193,12 @@ def _tokens(prepared: PreparedMixture) -> tuple[TokenPrompts, ...]:
             path=base.path,
         )
     tokenizer = load_tokenizer([base.folder])
-    return tuple(
-        TokenPrompts(
-            positive=tokens_of(tokenizer, expert.positive),
-            negative=tokens_of(tokenizer, expert.negative),
-        )
-        for expert in prepared.sources
-    )
+    prompts = []
+    for expert in prepared.sources:
+        positive = tokens_of(tokenizer, expert.positive)
+        negative = tokens_of(tokenizer, expert.negative)
+        prompts.append(TokenPrompts(positive=positive, negative=negative))
+    return tuple(prompts)
 
 
 def _about(routers: FixedRouters | PromptRouters) -> Iterator[str]:

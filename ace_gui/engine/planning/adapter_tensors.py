@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from ace_gui.checkpoints.adapters.lora import declared_order
@@ -196,9 +197,9 @@ class AdapterPlan:
 
     def outputs(self, dtype: str) -> list[OutputTensor]:
         """Every tensor of the adapter's file; ``dtype``: of the factors."""
-        outputs = [
-            output for item in self.factored for output in item.outputs(dtype, self.depth_of(item))
-        ]
+        outputs: list[OutputTensor] = []
+        for factored in self.factored:
+            outputs += factored.outputs(dtype, self.depth_of(factored))
         for item in self.unfactored:
             shape = item.parameter.shape
             outputs += [OutputTensor(name=n, dtype=item.dtype, shape=shape) for n in item.names]
@@ -255,7 +256,8 @@ def _owners(
         for written_parameter in parameters
         if not _is_beside(written_parameter, factored)
     ]
-    names = tuple({owner_of(name) for parameter in listed for name in parameter.names})
+    written_names = chain.from_iterable(parameter.names for parameter in listed)
+    names = tuple({owner_of(name) for name in written_names})
     matched = {module for module in modules if names and module.endswith(names)}
     lists = [module for module in matched.difference(names) if _is_list(module, modules)]
     _refuse_lists_of_parameters(listed)

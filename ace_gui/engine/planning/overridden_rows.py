@@ -106,13 +106,14 @@ def overridden(
         row_changed, effective = rules.applied(row, required_rules.get(row.tensor, frozenset()))
         changed[row.name] = row_changed
         used |= effective
-    warnings = tuple(
-        f"overrides[{index}] ({describe(rule)}) changes no tensor of this merge; correct or "
-        "remove it."
-        for index, rule in enumerate(recipe.overrides[:named])
-        if index not in used
-    )
-    return tuple(_tied(row, changed) for row in changed.values()), warnings
+    warnings = []
+    for index, rule in enumerate(recipe.overrides[:named]):
+        if index not in used:
+            warnings.append(
+                f"overrides[{index}] ({describe(rule)}) changes no tensor of this merge; correct "
+                "or remove it."
+            )
+    return tuple(_tied(row, changed) for row in changed.values()), tuple(warnings)
 
 
 def _tied(row: PlanRow, rows: Mapping[str, PlanRow]) -> PlanRow:
@@ -288,9 +289,8 @@ class _OverrideRules:
             words = [] if same else [f"not {get_method(recipe.merge_method).title}"]
             chosen = choice.values.items()
             words += [f"{n} {v}" for n, v in chosen if n not in defaults or defaults[n] != v]
-            words += [
-                f"{p} of {n} {v}" for n, values in choice.own.items() for p, v in values.items()
-            ]
+            for expert, values in choice.own.items():
+                words += [f"{parameter} of {expert} {value}" for parameter, value in values.items()]
             words += describe_after(choice.after) if shaped else []
         if row.disposition is not Disposition.BASE:
             weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))

@@ -264,7 +264,8 @@ def _too_few(recipe: Recipe, method: MergeMethod[Any]) -> str:
 def _check_weights(recipe: Recipe) -> None:
     """Refuse weights so large that sums would overflow float32 and raise a misleading error."""
     weights = list(zip(recipe.expert_names, recipe.weights, strict=True))
-    weights += [pair for rule in recipe.overrides for pair in rule.weights.items()]
+    for rule in recipe.overrides:
+        weights += rule.weights.items()
     for name, weight in weights:
         if not -LARGEST_WEIGHT <= weight <= LARGEST_WEIGHT:
             raise RecipeError(

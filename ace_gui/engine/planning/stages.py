@@ -168,9 +168,8 @@ def _links(folder: Path) -> Iterator[Path]:
 
 def _digests(folder: Path) -> dict[str, str]:
     """SHA-256 of every file in a folder, without its mark. Raises CheckpointError."""
-    names = sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.name != MARK and not path.is_dir()
-    )
-    return {name: content_digest(folder / name, follow=False) for name in names}
+    names = []
+    for path in folder.rglob("*"):
+        if path.name != MARK and not path.is_dir():
+            names.append(path.relative_to(folder).as_posix())
+    return {name: content_digest(folder / name, follow=False) for name in sorted(names)}

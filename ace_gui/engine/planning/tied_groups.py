@@ -7,8 +7,9 @@ for itself: an expert with one value counts with that under all names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from ace_gui.architecture.names import match_names
@@ -79,11 +80,10 @@ def with_tied_groups(
     stored = untied.checkpoint.tensors
     matched = []
     for expert, places_of_expert in zip(experts, places, strict=True):
-        added = {
-            n: expert_name
-            for n, expert_name in places_of_expert.items()
-            if n in stored and not expert.has(n)
-        }
+        added = {}
+        for name, expert_name in places_of_expert.items():
+            if name in stored and not expert.has(name):
+                added[name] = expert_name
         taken = set(places_of_expert.values())
         matched.append(
             replace(
@@ -121,7 +121,7 @@ def _places(
 
     Names that are in no file are the model's, so that stored ones are compared as the model's, too.
     """
-    grouped = {name for names in groups.values() for name in names}
+    grouped = set(chain.from_iterable(groups.values()))
     places = {
         name: expert_name for name, expert_name in expert.own_names.items() if name in grouped
     }
@@ -207,6 +207,15 @@ def _values(expert: OpenedModel, names: Sequence[str], places: _Places) -> dict[
     return numbers
 
 
+def _sources_by_name(groups: Iterable[_TiedGroup]) -> dict[str, str]:
+    """The name whose tensor has the values of each name in the groups."""
+    sources = {}
+    for group in groups:
+        for name in group.names:
+            sources[name] = group.source
+    return sources
+
+
 def _untied(
     base: OpenedModel, groups: Sequence[_TiedGroup], describer: Describer
 ) -> Steps[OpenedModel]:
@@ -223,7 +232,7 @@ def _untied(
         return base
     config = _untied_config(base.checkpoint)
     if config is not None:
-        everything = {name: group.source for group in groups for name in group.names}
+        everything = _sources_by_name(groups)
         changed = _composed(base, everything, config)
         architecture = yield from describe(changed, describer)
         if all(architecture.traits[name].tied_to is None for name in untied):
@@ -231,7 +240,7 @@ def _untied(
     untied = {name: replace(why, in_config=False) for name, why in untied.items()}
     if not split:
         return replace(base, untied=untied)
-    needed = {name: group.source for group in split for name in group.names}
+    needed = _sources_by_name(split)
     changed = _composed(base, needed, base.checkpoint.config)
     architecture = yield from describe(changed, describer)
     return _with_ties(replace(base, checkpoint=changed), architecture, groups, untied)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Final
@@ -107,7 +108,8 @@ def deciding_tokenizers(models: Sequence[OpenedModel], choice: Vocabulary) -> tu
     """
     if choice not in BY_TOKEN:
         return ()
-    return tuple(stamp for model in models for stamp in tokenizer_stamps(model.checkpoint))
+    stamps = [tokenizer_stamps(model.checkpoint) for model in models]
+    return tuple(chain.from_iterable(stamps))
 
 
 def differs(base: OpenedModel, expert: OpenedModel) -> bool:
@@ -454,11 +456,10 @@ class _Extended:
 
     def _extended(self) -> _Changes:
         ids = {token: index for index, token in self.joined.tokens.items()}
-        entry_of = {
-            name: read_json(path, limit=JSON_LIMIT)
-            for name, path in self.base.checkpoint.side_files.items()
-            if name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json")
-        }
+        entry_of = {}
+        for name, path in self.base.checkpoint.side_files.items():
+            if name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json"):
+                entry_of[name] = read_json(path, limit=JSON_LIMIT)
         contents = []
         for owner in self.owners:
             tokenizer = side_files_of(owner.checkpoint).get("tokenizer.json")

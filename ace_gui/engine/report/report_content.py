@@ -79,14 +79,15 @@ class Content:
     @cached_property
     def health(self) -> Mapping[str, LayerHealth]:
         """The health of every row with statistics or a report."""
-        return {
-            row.name: layer_health(
-                self.statistics.get(row.name),
-                self.reports.get(row.name),
-                self.plan.parameters if row.override is None else row.override.parameters,
+        health = {}
+        for row in self.known_rows:
+            parameters = self.plan.parameters
+            if row.override is not None:
+                parameters = row.override.parameters
+            health[row.name] = layer_health(
+                self.statistics.get(row.name), self.reports.get(row.name), parameters
             )
-            for row in self.known_rows
-        }
+        return health
 
     @cached_property
     def model_health(self) -> ModelHealth:

@@ -52,15 +52,15 @@ def parameter_table(content: Content) -> ReportTable | None:
     """The values of the method's parameters."""
     notes = content.plan.parameter_notes
     labels = {item.name: item.label for item in content.method.fields}
-    rows = (
-        [
+    rows = []
+    for name, value in applying(content.method.fields, content.plan.parameters).items():
+        cells = [
             ("parameter", name),
             ("meaning", labels.get(name, "")),
             ("value", value_text(value)),
             ("where it comes from", notes.get(name, "")),
         ]
-        for name, value in applying(content.method.fields, content.plan.parameters).items()
-    )
+        rows.append(cells)
     return _table("Parameters", rows, texts=4)
 
 
@@ -76,18 +76,21 @@ def model_table(content: Content) -> ReportTable | None:
     plan = content.plan
     changes = plan_changes(plan, content.statistics)
     weights = (NONE, *map(value_text, plan.recipe.weights))
-    rows = (
-        [
-            ("model", model.name if index else f"{model.name} (base)"),
+    rows = []
+    for model, weight in zip((plan.base, *plan.experts), weights, strict=True):
+        name = model.name
+        change = changes.get(model.name)
+        if model is plan.base:
+            name = f"{model.name} (base)"
+            change = None
+        cells = [
+            ("model", name),
             ("architecture", model.architecture),
             ("format", model.dtype),
             ("weight", weight),
-            ("‖ΔW‖ by ‖W₀‖", share(changes.get(model.name) if index else None)),
+            ("‖ΔW‖ by ‖W₀‖", share(change)),
         ]
-        for index, (model, weight) in enumerate(
-            zip((plan.base, *plan.experts), weights, strict=True)
-        )
-    )
+        rows.append(cells)
     return _table("Models", rows, texts=3)
 
 
@@ -96,25 +99,26 @@ def score_table(content: Content) -> ReportTable | None:
     scores = content.scores
     tasks = {score.task: f"{score.task}: {score.metric}, {score.n}" for score in scores}
     texts = {(line_of(score), score.task): score.text for score in scores}
-    rows = (
-        [
-            ("model", mean.model),
-            *((heading, texts.get((mean.model, task), NONE)) for task, heading in tasks.items()),
-            ("mean", number(mean.score)),
-            ("of experts", share(mean.normalised)),
-        ]
-        for mean in means(scores)
-    )
-    caption = "Scores with standard errors, by metric and number of examples"
-    return _table(". ".join((caption, *(remark.rstrip(".") for remark in remarks(scores)))), rows)
+    rows = []
+    for mean in means(scores):
+        cells = [("model", mean.model)]
+        for task, heading in tasks.items():
+            cells.append((heading, texts.get((mean.model, task), NONE)))
+        cells.append(("mean", number(mean.score)))
+        cells.append(("of experts", share(mean.normalised)))
+        rows.append(cells)
+    sentences = ["Scores with standard errors, by metric and number of examples"]
+    sentences += [remark.rstrip(".") for remark in remarks(scores)]
+    return _table(". ".join(sentences), rows)
 
 
 def alignment_table(content: Content) -> ReportTable | None:
     """The divergence from the experts before and after; None for a merge that was not aligned."""
     if content.distilled is None:
         return None
-    rows = (
-        [
+    rows = []
+    for task in content.distilled.tasks:
+        cells = [
             ("task", task.task),
             ("expert", task.expert),
             ("inputs", str(task.inputs)),
@@ -122,8 +126,7 @@ def alignment_table(content: Content) -> ReportTable | None:
             ("before", number(task.before)),
             ("after", number(task.after)),
         ]
-        for task in content.distilled.tasks
-    )
+        rows.append(cells)
     return _table(f"{content.distilled.measure}, on inputs kept back", rows, texts=2)
 
 
@@ -141,8 +144,9 @@ def role_table(content: Content) -> ReportTable | None:
     over = Counter(
         row.role for row in content.merged_rows if content.regime(row) is Regime.HETEROGENEOUS
     )
-    rows = (
-        [
+    rows = []
+    for role, gammas in gammas_by_role(content).items():
+        cells = [
             ("role", role),
             ("tensors", str(len(gammas))),
             ("heterogeneous", str(over[role])),
@@ -150,21 +154,19 @@ def role_table(content: Content) -> ReportTable | None:
             ("median γ", number(statistics.median(gammas))),
             ("largest γ", number(max(gammas))),
         ]
-        for role, gammas in gammas_by_role(content).items()
-    )
+        rows.append(cells)
     return _table("γ by role", rows)
 
 
 def energy_table(content: Content) -> ReportTable | None:
     """‖ΔW_t‖²_F of every merged or averaged tensor by expert."""
     names = content.plan.recipe.expert_names
-    rows = (
-        [
-            ("tensor", row.name),
-            *((name, number(content.statistics[row.name].energies.get(name))) for name in names),
-        ]
-        for row in content.known_rows
-    )
+    rows = []
+    for row in content.known_rows:
+        energies = content.statistics[row.name].energies
+        cells = [("tensor", row.name)]
+        cells += [(name, number(energies.get(name))) for name in names]
+        rows.append(cells)
     return _table("Energies ‖ΔW‖² with the experts' weights", rows)
 
 
@@ -271,11 +273,10 @@ def extreme_table(layers: Collection[LayerHealth]) -> ReportTable | None:
 
 def finding_table(content: Content, most: int = 200) -> ReportTable | None:
     """The findings, warnings first, at most this many lines."""
-    findings = [
-        (row.name, finding)
-        for row in content.known_rows
-        for finding in content.health[row.name].findings
-    ]
+    findings = []
+    for row in content.known_rows:
+        for finding in content.health[row.name].findings:
+            findings.append((row.name, finding))
     findings.sort(key=lambda pair: pair[1].verdict != CheckVerdict.WARNING)
     if len(findings) <= most:
         more = ""
@@ -290,11 +291,11 @@ def finding_table(content: Content, most: int = 200) -> ReportTable | None:
 
 def check_table(content: Content) -> ReportTable | None:
     """The checks before the merge that need attention."""
-    rows = (
-        [("model", check.subject), *_advice(check.verdict, check.title, check.sentence)]
-        for check in content.checks
-        if check.is_worry
-    )
+    rows = []
+    for check in content.checks:
+        if check.is_worry:
+            advice = _advice(check.verdict, check.title, check.sentence)
+            rows.append([("model", check.subject), *advice])
     return _table("Checks of the models", rows, texts=4)
 
 
@@ -310,12 +311,12 @@ def cosine_cells(content: Content) -> list[list[tuple[str, float]]]:
     Zero has no sign.
     """
     cosines = model_cosines(content.statistics.values(), content.plan.recipe.expert_names)
-    return [
-        [
-            (NONE, 0.0)
-            if math.isnan(value)
-            else (f"{round(value, 2) + 0.0:.2f}".replace("-", "−"), abs(value))
-            for value in line
-        ]
-        for line in cosines.tolist()
-    ]
+    return [[_cosine_cell(cosine) for cosine in row] for row in cosines.tolist()]
+
+
+def _cosine_cell(cosine: float) -> tuple[str, float]:
+    """The text and the strength of a cosine."""
+    if math.isnan(cosine):
+        return NONE, 0.0
+    rounded = round(cosine, 2) + 0.0  # −0.0 + 0.0 is 0.0
+    return f"{rounded:.2f}".replace("-", "−"), abs(cosine)

@@ -6,10 +6,9 @@ name.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Final, get_args
@@ -18,19 +17,19 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.counterparts import MergekitSettings, Translation
 from ace_gui.recipe.mergekit.methods import WITHOUT_BASE, translated
 from ace_gui.recipe.mergekit.recognising import could_be_ours
+from ace_gui.recipe.mergekit.referenced_models import Pair, ReferencedModels
 from ace_gui.recipe.mergekit.schema import (
     Condition,
     Document,
     MergekitSlice,
     Model,
-    ModelPath,
     Reference,
     Scalar,
     Setting,
     Token,
     rules_of,
 )
-from ace_gui.recipe.model_paths import ModelPaths, block_count
+from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.values import (
     ModelEntry,
     OutputDtype,
@@ -50,9 +49,6 @@ _NUMBERED: Final = re.compile(r"(?:^|\.)\d+(?:\.|$)")
 
 _BASE: Final = "base"
 """The name of the base among the models."""
-
-Pair = tuple[Path, Path | None]
-"""The folders of a model and of the adapter on it; None without an adapter."""
 
 Scopes = Sequence[Mapping[str, Setting]]
 """The sections of a file that may have a setting, the nearest first."""
@@ -79,51 +75,6 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
         notes=tuple(dict.fromkeys((*models.notes, *recipe.notes))),
         from_mergekit=True,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReferencedModels:
-    """Finds the models of a file."""
-
-    paths: ModelPaths
-    """Finds folders and models in the cache."""
-    notes: list[str] = field(default_factory=list)
-    """What was left out, a sentence each."""
-
-    def path(self, model: ModelPath) -> Path:
-        """A local folder, which has no revision, or else a model in the cache at its revision.
-
-        The name of a local folder may itself look like ``path@revision``.
-        """
-        full_name_exists = os.path.lexists(self.paths.folder / str(model))
-        path_exists = os.path.lexists(self.paths.folder / model.path)
-        if model.revision and path_exists:
-            self.notes.append(
-                f"A local folder has no revisions: {model.revision!r} of {model.path!r} is left "
-                "out."
-            )
-        if path_exists and not full_name_exists:
-            return self.paths(model.path)
-        return self.paths(str(model))
-
-    def pair(self, reference: Reference) -> Pair:
-        """A model, and the adapter on it."""
-        if reference.override_architecture:
-            self.notes.append(
-                "'override_architecture' is left out: tensors are matched by their names."
-            )
-        adapter = None
-        if reference.lora is not None:
-            adapter = self.path(reference.lora)
-        return self.path(reference.model), adapter
-
-    def blocks(self, reference: Reference) -> int | None:
-        """The number of blocks of a model; None if its config does not have it."""
-        without_notes = replace(self, notes=[])  # ``pair`` notes what is left out
-        path = without_notes.path(reference.model)
-        if path.is_dir():
-            return block_count(path)
-        return block_count(path.parent)
 
 
 def _without_modules(document: Document) -> tuple[Document, Scopes]:
