@@ -8,6 +8,7 @@ from typing import Final
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPushButton, QWidget
 
+from ace_gui.gui.theme.drawn_controls import scale
 from ace_gui.gui.widgets.layout import Part, down, move_focus
 
 _OF_SCREEN: Final = 0.92
@@ -33,8 +34,9 @@ class Dialog(QDialog):
         return self.buttons.button(self._standard)
 
     def fit(self, width: int, height: int, *, lines: bool = False) -> None:
-        """Set the size, in px or in text lines, as far as the screen allows."""
-        size = QSize(width, height) * (self.fontMetrics().height() if lines else 1)
+        """Set the size, in px at the normal font size or in text lines, as far as the screen
+        allows."""
+        size = QSize(width, height) * (self.fontMetrics().height() if lines else scale())
         self.resize(size.boundedTo(self.screen().availableSize() * _OF_SCREEN))
 
     def add_button(

@@ -36,6 +36,7 @@ from ace_gui.gui.state.known_scores import sample_figures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import Face, face
+from ace_gui.gui.theme.drawn_controls import scale
 from ace_gui.gui.widgets.controls import Choice, named, push_button, search_field
 from ace_gui.gui.widgets.form import AfterForm, Form
 from ace_gui.gui.widgets.labels import (
@@ -166,7 +167,8 @@ class ChooseMethodDialog(Dialog):
         parts = (title, self.filter, heads, (self.tree, 1), across(self.compare, None))
         list_pane = pane(down(*parts, margins=(16, 16, 16, 8), gap=12))
         list_pane.setProperty("kind", "side")
-        splitter = split(list_pane, self.about, sizes=_SIZES, gap=1)
+        sizes = [round(scale() * size) for size in _SIZES]
+        splitter = split(list_pane, self.about, sizes=sizes, gap=1)
         foot = QFrame(self)
         foot.setProperty("kind", "foot")
         foot.setLayout(across((self.cost, 1), self.buttons, margins=(16, 12, 16, 12)))
