@@ -7,6 +7,7 @@ from functools import partial
 from math import isfinite
 from typing import Final, TypeVar
 
+from PySide6.QtCore import QEvent
 from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -62,17 +63,39 @@ _UNBOUNDED: Final = frozenset(
 """Metrics whose values do not share an axis with others."""
 
 
-class _ScrolledColumn(QVBoxLayout):
-    """A column that scrolls below its least height. As labels in it wrap, Qt would scroll it below
-    the height that it prefers."""
+class _LeastColumn(QVBoxLayout):
+    """Has a least height for each width, but for a scroll area no preferred one."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.setContentsMargins(0, 0, 0, 0)
-        self.setSpacing(GAP)
+    _is_asked = False
 
     def hasHeightForWidth(self) -> bool:
-        return False
+        return self._is_asked and super().hasHeightForWidth()
+
+    def least_height(self, width: int) -> int:
+        self._is_asked = True
+        height = self.minimumHeightForWidth(width)
+        self._is_asked = False
+        return max(0, height)
+
+
+class _ScrolledPage(QWidget):
+    """Cards below each other that scroll below their least height. As labels in them wrap, Qt would
+    scroll them below the height that they prefer."""
+
+    def __init__(self, head: QWidget, middle: QWidget, foot: QWidget) -> None:
+        super().__init__()
+        self._column = _LeastColumn(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(GAP)
+        for part in (head, middle, foot):
+            self._column.addWidget(part, int(part is middle))
+
+    def event(self, event: QEvent) -> bool:
+        kind = event.type()  # after a deferred deletion
+        handled = super().event(event)
+        if kind in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            self.setMinimumHeight(self._column.least_height(self.width()))
+        return handled
 
 
 class ScoresTab(JobPage):
@@ -105,10 +128,7 @@ class ScoresTab(JobPage):
         below = split(*cards, sizes=(520, 560), gap=GAP, lines=_BESIDE)
         below.setStretchFactor(0, 1)
         self._strip = card(self.examples)
-        column = _ScrolledColumn()
-        for part in (head, below, self._strip):
-            column.addWidget(part, int(part is below))
-        page = scroll_area("Scores", pane(column), tabs=False)
+        page = scroll_area("Scores", _ScrolledPage(head, below, self._strip), tabs=False)
         self.set_pages(card(self.no_tasks), card(self.no_scores), page)
         results = session.results
         self.follow(results.scores.changed, results.runs.changed, session.engine_changed)

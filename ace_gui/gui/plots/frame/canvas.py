@@ -26,6 +26,7 @@ _LONGEST_LABEL = "0.001"  # a number is below its tick, and half of it extends b
 _TITLE_MARGIN = 4  # px, of Qt's text items
 _NAMED = 72  # minimum width in px for the name "Block 12"
 _NAMES_SHARE: Final = 0.32  # maximum part of a plot's width for names at the left
+_COUNTED: Final = 0.8  # of a text's height, by pyqtgraph
 _LABELLED_WITHIN_DECADE = (2, 5)
 _SHORT = 1.6  # decades: on a shorter axis 2 and 5 have labels, too
 _Ticks = list[tuple[float | None, list[float]]]
@@ -223,6 +224,11 @@ class NameAxis(_PlainAxis):
     def linkedViewChanged(self, view: pg.ViewBox, newRange: Any = None) -> None:
         super().linkedViewChanged(view, newRange)
         self._fit_names()
+
+    def _updateMaxTextSize(self, x: float) -> None:
+        """Reserve the whole height of names; pyqtgraph's would cut the lower ends of letters."""
+        is_left = self.orientation == "left"
+        super()._updateMaxTextSize(x if is_left else x / _COUNTED)
 
     def _fit_names(self) -> None:
         view = self.linkedView()
