@@ -346,7 +346,7 @@ class ElidedCheckBox(QCheckBox):
     def _elide(self) -> None:
         if not self.isVisible():  # it has no width of its own yet
             return
-        room = self.width() - self._size_with(0).width()
+        room = self.width() - self._size_with(0).width() + 1  # widths are rounded
         metrics = self.fontMetrics()
         text = self._full
         if metrics.horizontalAdvance(text) > room:

@@ -175,7 +175,6 @@ def test_what_is_measured_in_letters_follows_them(loaded, qtbot):
         return [
             rows.defaultSectionSize(),
             workspace.layers.text.minimumWidth(),
-            workspace.inspector.minimumWidth(),
             workspace.left.rail.maximumWidth(),
             axis.style["tickFont"].pointSizeF(),
         ]

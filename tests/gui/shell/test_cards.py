@@ -84,3 +84,16 @@ def again(loaded: MainWindow, tmp_path: Path) -> Iterator[MainWindow]:
     yield made
     made.close()
     made.deleteLater()
+
+
+def test_the_inspector_alone_needs_no_more_than_its_card(loaded, cards, qtbot):
+    inspector = loaded.workspace.inspector
+    loaded.resize(1600, 1000)
+    qtbot.waitUntil(lambda: not cards.in_turns)
+    assert inspector.minimumWidth() > 20 * inspector.fontMetrics().height()
+    loaded.resize(900, 600)
+    loaded.workspace.left.fold(False)
+    cards.bring(INSPECTOR)
+    qtbot.waitUntil(lambda: cards.in_turns)
+    assert inspector.minimumWidth() == 0
+    assert inspector.width() <= cards.width()
