@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from ace_gui.linalg.probing import PROBES
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters
 from ace_gui.methods.method import MethodInput
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
+from tests.benchmarks.experts import task_vector
 from tests.helpers.device_stand_in import GPU, DeviceStandIn
 from tests.helpers.method_cases import context, matrix_cases
 
@@ -65,6 +67,28 @@ def test_it_merges_on_a_gpu_what_it_merges_on_the_processor(method: MergeMethod[
     large = [size for size in stand_in.uploads if size >= delta.numel() * 4]
     assert len(large) <= (2 * len(deltas) if method.seeded else 0)
     assert not stand_in.downloads or max(stand_in.downloads) < delta.numel() * 4 * 2
+
+
+@pytest.mark.parametrize("shape", [(48, 64), (64, 48)], ids=str)
+def test_tsv_m_in_float32_stays_on_the_gpu(shape: tuple[int, int]) -> None:
+    """Only random vectors come from the processor, and only figures go back."""
+    generator = torch.Generator().manual_seed(1)
+    deltas = [task_vector(*shape, size, generator) for size in (1.0, 0.6, 0.3)]
+    tolerance = Tolerance(rounding=0.1, source="the experts' bfloat16")
+    tsv_m = METHODS["tsv_m"]
+    parameters = checked_parameters(tsv_m, {})
+    expected = tsv_m.merge(deltas, [1.0] * 3, parameters, tolerance=tolerance)
+    assert "in float32" in expected.diagnostics.precision
+    with DeviceStandIn().installed() as stand_in:
+        there = [delta.to(GPU) for delta in deltas]
+        stand_in.forget()
+        found = tsv_m.merge(there, [1.0] * 3, parameters, tolerance=tolerance)
+        assert max(stand_in.downloads, default=0) < 8 * min(shape)
+        assert max(stand_in.uploads, default=0) <= 8 * PROBES * max(shape)
+        delta = found.delta.cpu()
+    assert found.delta.device == GPU
+    assert "in float32" in found.diagnostics.precision
+    torch.testing.assert_close(delta, expected.delta, rtol=1e-3, atol=1e-4)
 
 
 @EVERY
