@@ -1,4 +1,4 @@
-"""Leading singular triplets, and inverse roots, in float32 with a measured error.
+"""Leading singular triplets, and polar factors, in float32 with a measured error.
 
 For matrices that are rounded to 16 bits. Float64 does the same in ``singular``; it also knows
 matrices of less than full rank, for which the functions here return None.
@@ -18,7 +18,6 @@ from torch import Tensor
 
 from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.passes import energy
-from ace_gui.linalg.polar import cut_sensitivity
 from ace_gui.linalg.probing import random_rows, row_errors, times_few
 from ace_gui.linalg.products import gram, times
 from ace_gui.linalg.singular import Triplets
@@ -45,20 +44,20 @@ class LeadingTriplets:
 
     triplets: Triplets
     """Vectors in float32; float64 singular values, not sorted where they are nearly equal."""
-    error: float
-    """Estimate of ‖δU‖_F, of what the cut leaves out or takes in wrongly. Infinite if the cut lies
-    between equal singular values.
+    errors_K: Tensor
+    """Estimate of ‖δu‖² of each vector, of what the cut leaves out or takes in wrongly. Infinite if
+    the cut lies between equal singular values.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
-class InverseRoot:
-    """(CᵀC)^(−1/2) of columns C."""
+class PolarFactor:
+    """P = C (CᵀC)^(−1/2) of columns C."""
 
-    root_KK: Tensor
-    """The inverse root, float32."""
+    factor_NK: Tensor
+    """P, float32."""
     error: float
-    """Estimate of ‖δP‖_F of the polar factor P = C (CᵀC)^(−1/2)."""
+    """Estimate of ‖δP S‖_F / ‖S‖_F, for the weights S of the columns."""
 
 
 def leading_in_float32(matrix_OI: Tensor, k: int) -> LeadingTriplets | None:
@@ -80,7 +79,7 @@ def leading_in_float32(matrix_OI: Tensor, k: int) -> LeadingTriplets | None:
         return None
     near = slice(max(0, cut - NEAR_CUT), cut + NEAR_CUT)
     _decompose_again_(wide_RC, vectors_RR, squares_R, near)
-    error = _cut_error(wide_RC, vectors_RR, squares_R, cut, near)
+    errors_K = _cut_errors(wide_RC, vectors_RR, squares_R, cut, near).flip(0)
     u_RK = vectors_RR[:, cut:].flip(1)
     vh_KC = times(u_RK.mT, wide_RC)
     s_K = torch.linalg.vector_norm(vh_KC, dim=1)
@@ -92,7 +91,7 @@ def leading_in_float32(matrix_OI: Tensor, k: int) -> LeadingTriplets | None:
         u_OK = u_RK
         vh_KI = vh_KC
     triplets = Triplets(u_OK=u_OK, s_K=s_K.double() * norm, vh_KI=vh_KI)
-    return LeadingTriplets(triplets=triplets, error=error)
+    return LeadingTriplets(triplets=triplets, errors_K=errors_K)
 
 
 def _decompose_again_(wide_RC: Tensor, vectors_RR: Tensor, squares_R: Tensor, near: slice) -> None:
@@ -106,33 +105,35 @@ def _decompose_again_(wide_RC: Tensor, vectors_RR: Tensor, squares_R: Tensor, ne
     vectors_RR[:, near] = times(vectors_RR[:, near], rotation_NN.to(vectors_RR.dtype))
 
 
-def _cut_error(
+def _cut_errors(
     wide_RC: Tensor, vectors_RR: Tensor, squares_R: Tensor, cut: int, near: slice
-) -> float:
-    """‖δU‖_F of all but the first ``cut`` eigenvectors V of M Mᵀ, to first order.
+) -> Tensor:
+    """‖δu‖² of all but the first ``cut`` eigenvectors V of M Mᵀ, to first order.
 
     H = Vᵀ M Mᵀ V − Λ turns a leading direction j into a smaller one i by H_ji / (λ_j − λ_i). Among
     the directions ``near`` the cut, H is only rounding.
     """
     if not cut:
-        return 0.0
+        return torch.zeros_like(squares_R)
     h_squares_J = row_errors(wide_RC, vectors_RR, squares_R, slice(0, cut))[cut:]
     gaps_JI = squares_R[cut:, None] - squares_R[None, :cut]
     turns_JI = h_squares_J[:, None] / gaps_JI.square()
     rounding = PRODUCT_ROUNDING * squares_R[cut]
     both_near = (slice(0, near.stop - cut), slice(near.start, None))
     turns_JI[both_near] = (rounding / gaps_JI[both_near]).square()
-    return math.sqrt(float(turns_JI.sum()))
+    return turns_JI.sum(dim=1)
 
 
-def inverse_root_in_float32(columns_NK: Tensor, block: int, error: float) -> InverseRoot | None:
-    """(CᵀC)^(−1/2) of float32 columns C; None if they are nearly dependent.
+def polar_in_float32(
+    columns_NK: Tensor, weights_K: Tensor, errors_K: Tensor, block: int
+) -> PolarFactor | None:
+    """P = C (CᵀC)^(−1/2) of float32 columns C; None if they are nearly dependent.
 
-    ``block``: so many columns in turn are orthonormal, but for rounding. ``error``: ‖δC‖_F for any
-    other reason.
+    ``weights_K``: S. ``block``: so many columns in turn are orthonormal, but for rounding.
+    ``errors_K``: ‖δc‖² of each column for any other reason; float64.
     """
     gram_KK = gram(columns_NK)
-    error_square = error**2 + _skew_square(gram_KK, block)
+    errors_K = errors_K + _skew(gram_KK, block)
     squares_K, vectors_KK = eigenvectors(gram_KK)
     del gram_KK
     values_K = squares_K.clamp_(min=0).sqrt()
@@ -145,31 +146,49 @@ def inverse_root_in_float32(columns_NK: Tensor, block: int, error: float) -> Inv
         rows_KK[small] = times(rotation_SS, rows_KK[small])
     if float(values_K.min()) <= SMALLEST_SHARE * float(values_K.max()):
         return None
-    root_KK = gram(rows_KK / values_K.sqrt()[:, None])
-    sensitivity = cut_sensitivity(values_K, len(values_K), len(columns_NK))
-    residual = _residual(columns_NK, root_KK)
-    total = math.hypot(sensitivity * math.sqrt(error_square), residual)
-    return InverseRoot(root_KK=root_KK, error=total)
+    factor_NK = times(columns_NK, gram(rows_KK / values_K.sqrt()[:, None]))
+    shares_K = weights_K / torch.linalg.vector_norm(weights_K)
+    passed_on = _passed_on(rows_KK, values_K, errors_K, shares_K.square(), len(columns_NK))
+    residual = _residual(factor_NK, shares_K)
+    return PolarFactor(factor_NK=factor_NK, error=math.hypot(math.sqrt(passed_on), residual))
 
 
-def _skew_square(gram_KK: Tensor, block: int) -> float:
-    """‖δC‖²_F for the nearest columns that are orthonormal in each block."""
-    total = 0.0
+def _skew(gram_KK: Tensor, block: int) -> Tensor:
+    """‖δc‖² of each column, for the nearest columns that are orthonormal in each block."""
+    skews = []
     for start in range(0, len(gram_KK), block):
         columns = slice(start, start + block)
         square = gram_KK[columns, columns].double()
         square.diagonal().sub_(1)
-        total += energy(square) / 4
-    return total
+        skews.append(square.square_().sum(dim=0) / 4)
+    return torch.cat(skews)
 
 
-def _residual(columns_NK: Tensor, root_KK: Tensor) -> float:
-    """‖PᵀP − 1‖_F of P = C M, a bound of ‖δP‖_F.
+def _passed_on(
+    rows_KK: Tensor, values_K: Tensor, errors_K: Tensor, shares_K: Tensor, count: int
+) -> float:
+    """‖δP S‖²_F of C = Q H for δC whose columns have random directions among ``count``.
 
-    C = Q H with orthonormal Q and positive H. For a symmetric M near H⁻¹, δP = Q (H M − 1), and the
-    entries of H M − 1 are at most those of PᵀP − 1 in the basis of H's eigenvectors.
+    H has the eigenvectors ``rows_KK`` and eigenvalues h. In their basis, to first order,
+    δP = Q K + (1 − Q Qᵀ) δC H⁻¹ with K_ij = (A_ij − A_ji) / (h_i + h_j) for A = Qᵀ δC.
+    ``shares_K``: S², whose sum is 1.
     """
-    few_PK = random_rows(len(root_KK), root_KK.device)
-    image_PN = times_few(columns_NK, times_few(root_KK, few_PK))
-    back_PK = times_few(root_KK, times_few(columns_NK.mT, image_PN))
+    squared_KK = rows_KK.square().double()
+    errors_K = squared_KK @ errors_K
+    shares_K = squared_KK @ shares_K
+    sums_KK = (values_K[:, None] + values_K).double().square_()
+    pairs_KK = (errors_K[:, None] + errors_K) / sums_KK * shares_K
+    within = float(pairs_KK.sum() - pairs_KK.diagonal().sum())
+    outside = float((errors_K * shares_K / values_K.double().square()).sum())
+    return (within + (count - len(values_K)) * outside) / count
+
+
+def _residual(factor_NK: Tensor, shares_K: Tensor) -> float:
+    """‖(PᵀP − 1) S‖_F, about a bound of ‖δP S‖_F for P = C M with a symmetric M.
+
+    C = Q H with orthonormal Q and positive H. For M near H⁻¹, δP = Q (H M − 1), and the entries of
+    H M − 1 are at most those of PᵀP − 1 in the basis of H's eigenvectors.
+    """
+    few_PK = random_rows(len(shares_K), shares_K.device) * shares_K
+    back_PK = times_few(factor_NK.mT, times_few(factor_NK, few_PK))
     return math.sqrt(energy(back_PK - few_PK) / len(few_PK))

@@ -18,12 +18,12 @@ from torch import Tensor
 
 from ace_gui.linalg.leading_float32 import (
     LeadingTriplets,
-    inverse_root_in_float32,
     leading_in_float32,
+    polar_in_float32,
 )
 from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import full_float32, times
-from ace_gui.linalg.singular import Triplets, inverse_root, leading_triplets
+from ace_gui.linalg.singular import Triplets, leading_triplets, orthogonalised
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Factors
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
@@ -114,8 +114,8 @@ class _TripletJoin:
                 lambda t: leading_triplets(self._experts.matrix(t), self._count), self._counted
             )
         )
-        left_KK, right_KK = self._together(inverse_root, (joined.u_OK, joined.v_IK))
-        return joined.product(left_KK, right_KK)
+        left_OK, right_IK = self._together(orthogonalised, (joined.u_OK, joined.v_IK))
+        return joined.product(left_OK, right_IK)
 
     def in_float32(self, tolerance: Tolerance, most: float) -> tuple[Tensor, float] | None:
         """The merged matrix, whose norm is below ``most``, and its error.
@@ -133,18 +133,16 @@ class _TripletJoin:
             if len(leading) < len(self._counted):
                 return None
             joined = _JoinedTriplets.of([found.triplets for found in leading])
-            turned = math.hypot(*(found.error for found in leading))
+            errors_K = torch.cat([found.errors_K for found in leading])
             del first, others, leading
-            roots = self._together(
-                lambda columns: inverse_root_in_float32(columns, self._count, turned),
+            left, right = self._together(
+                lambda columns: polar_in_float32(columns, joined.s_K, errors_K, self._count),
                 (joined.u_OK, joined.v_IK),
             )
-            left, right = roots
             if left is None or right is None:
                 return None
-            merged_OI = joined.product(left.root_KK, right.root_KK)
-        error = SAFETY * math.hypot(left.error, right.error) / math.sqrt(len(joined.s_K))
-        error += PRODUCT_ROUNDING
+            merged_OI = joined.product(left.factor_NK, right.factor_NK)
+        error = SAFETY * math.hypot(left.error, right.error) + PRODUCT_ROUNDING
         if not error <= tolerance.relative(float(torch.linalg.vector_norm(joined.s_K))):
             return None
         return merged_OI, error
@@ -171,16 +169,14 @@ class _JoinedTriplets:
             v_IK=torch.cat([triplets.vh_KI.T for triplets in leading], dim=1),
         )
 
-    def product(self, left_KK: Tensor, right_KK: Tensor) -> Tensor:
-        """U left diag(S) right Vᵀ."""
+    def product(self, left_OK: Tensor, right_IK: Tensor) -> Tensor:
+        """left diag(S) rightᵀ, of orthonormal columns.
+
+        Inverse roots of nearly dependent columns, multiplied before them, would lose all digits.
+        """
         largest = self.s_K.max()
-        shares_K = (self.s_K / largest).to(left_KK.dtype)
-        middle_KK = times(left_KK * shares_K, right_KK)
-        if len(self.u_OK) < len(self.v_IK):  # the shorter product first
-            merged_OI = times(times(self.u_OK, middle_KK), self.v_IK.T)
-        else:
-            merged_OI = times(self.u_OK, times(middle_KK, self.v_IK.T))
-        return merged_OI.mul_(largest)
+        shares_K = (self.s_K / largest).to(left_OK.dtype)
+        return times(left_OK * shares_K, right_IK.T).mul_(largest)
 
 
 def factors(experts: Experts) -> Iterator[Triplets]:

@@ -75,6 +75,23 @@ def test_tsv_m_of_16_bit_experts_is_in_float32_and_as_exact_as_it_says(
     assert stated < 0.01
 
 
+@pytest.mark.parametrize("T", [2, 3])
+@pytest.mark.parametrize("common", [0.3, 0.7])
+@pytest.mark.parametrize("shape", [(120, 120), (90, 200), (200, 90)], ids=str)
+def test_tsv_m_of_16_bit_experts_with_much_in_common_is_as_exact_as_it_says(
+    shape: tuple[int, int], common: float, T: int
+) -> None:
+    """Their vectors depend on each other nearly: inverse roots alone would lose all digits."""
+    shared = torch.from_numpy(decaying_deltas(1, *shape, 20.0, common, 7)[0])
+    own = torch.from_numpy(decaying_deltas(T, *shape, 10.0, 1.0, 8))
+    found, exact = sixteen_bit([shared + delta for delta in own])
+    words = found.diagnostics.precision.split()
+    apart = (found.delta.double() - exact.delta.double()).norm() / exact.delta.double().norm()
+    stated = float(words[5]) if "float32" in found.diagnostics.precision else 0.0
+    assert float(apart) <= 1.1 * stated + 1e-5
+    assert stated or shape[0] == shape[1], "of matrices that are not square float32 knows all"
+
+
 def test_tsv_m_is_in_float64_where_float32_cannot_tell_directions_apart() -> None:
     """Of low rank, dependent on each other, or with equal values on either side of the cut."""
     generator = torch.Generator().manual_seed(3)
