@@ -161,6 +161,11 @@ def _in_schema(kind: Any, at: tuple[str, ...], limits: Mapping[str, Any]) -> Any
     return _simple(kind, at, limits)
 
 
+def _member(kind: type[StrEnum], word: str) -> StrEnum:
+    """The member with a word; pydantic cannot read the signature of an enum since Python 3.12."""
+    return kind(word)
+
+
 def _simple(kind: Any, at: tuple[str, ...], limits: Mapping[str, Any]) -> Any:
     if kind is Path:
         text = Annotated[str, pydantic.Field(min_length=1), AfterValidator(_place)]
@@ -173,7 +178,8 @@ def _simple(kind: Any, at: tuple[str, ...], limits: Mapping[str, Any]) -> Any:
         return Annotated[float, pydantic.Field(allow_inf_nan=False, **limits)]
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         words = tuple(member.value for member in kind)
-        return Annotated[Literal[words], BeforeValidator(text_of), AfterValidator(kind)]
+        member = partial(_member, kind)
+        return Annotated[Literal[words], BeforeValidator(text_of), AfterValidator(member)]
     if is_dataclass(kind):
         make = partial(_made, kind)
         return Annotated[_schema(kind, at), AfterValidator(make)]  # type: ignore[arg-type]
