@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Final
 
 import torch
@@ -35,7 +36,7 @@ def source_digest(function: Callable[..., object]) -> str:
     """
     plain = plain_function(function)
     content = marshal.dumps(getattr(plain, "__code__", None))
-    with suppress(OSError, TypeError):
+    with suppress(OSError, TypeError, SyntaxError, TokenError):  # the file may be no Python
         content = inspect.getsource(plain).encode()
     with suppress(OSError):
         path = Path(source_of(function))
