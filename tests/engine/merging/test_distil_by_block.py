@@ -19,7 +19,7 @@ from ace_gui.architecture.blueprint import skeleton
 from ace_gui.engine.adapting.block_passes import BlockModel
 from ace_gui.engine.adapting.objectives import batch_indices
 from ace_gui.engine.contract.events import LearningProgress, MergeFinished
-from ace_gui.engine.contract.plan import ALIGNMENT
+from ace_gui.engine.contract.plan import ALIGNMENT, CheckVerdict
 from ace_gui.engine.merging.alignment_inputs import parts_of
 from ace_gui.engine.merging.alignment_steps import rates
 from ace_gui.engine.merging.distil_blocks import FOLDER
@@ -269,6 +269,24 @@ def test_the_plan_says_the_way_and_its_cost(bert: Path, how: str, words: str) ->
     (check,) = [c for c in prepared.plan.checks if c.title == ALIGNMENT]
     assert words in check.sentence
     assert "of memory" in check.sentence
+
+
+@pytest.mark.parametrize(
+    ("family", "how", "verdict"),
+    [
+        ("bert", "blocks", CheckVerdict.WARNING),
+        ("bert", "whole", CheckVerdict.OK),
+        ("chat", "blocks", CheckVerdict.OK),
+    ],
+)
+def test_the_plan_warns_of_full_classifiers_by_block(
+    tmp_path: Path, family: str, how: str, verdict: CheckVerdict
+) -> None:
+    file = FAMILIES[family](tmp_path)
+    prepared = prepare(load_recipe(recipe_with(file, distil={**BY_BLOCK, "how": how})))
+    (check,) = [c for c in prepared.plan.checks if c.title == ALIGNMENT]
+    assert check.verdict is verdict
+    assert ("became worse" in check.sentence) is (verdict is CheckVerdict.WARNING)
 
 
 def test_a_limit_of_memory_chooses_blocks(bert: Path) -> None:
