@@ -185,11 +185,11 @@ def _map(vectors_NN: Tensor, factors_N: Tensor, small_map_KK: Tensor | None) -> 
     """V f Vᵀ, where the smallest K directions may have a map instead of factors."""
     factors_N = factors_N.to(vectors_NN.dtype)
     if small_map_KK is None:
-        return times(vectors_NN * factors_N, vectors_NN.mT)
+        return gram((vectors_NN * factors_N.sqrt()).mT)
     count = len(small_map_KK)
     small_NK = vectors_NN[:, :count]
     large_NJ = vectors_NN[:, count:]
-    map_NN = times(large_NJ * factors_N[count:], large_NJ.mT)
+    map_NN = gram((large_NJ * factors_N[count:].sqrt()).mT)
     add_product_(map_NN, times(small_NK, small_map_KK), small_NK.mT)
     return map_NN
 

@@ -387,7 +387,7 @@ def shape_spectrum_(
     ranks_R = torch.arange(len(values_R), 0, -1, device=values_R.device)  # 1 for the largest
     dropped_R = ranks_R > direction_count(share, wide_RC.shape)
     factors_R = _factors(values_R, dropped_R, power, noise_floor(noise, wide_RC.shape))
-    map_RR = times(vectors_RR * factors_R, vectors_RR.mT)
+    map_RR = gram((vectors_RR * factors_R.sqrt()).mT)
     del vectors_RR
     for start in range(0, wide_RC.shape[1], COLUMNS_AT_A_TIME):
         part = wide_RC[:, start : start + COLUMNS_AT_A_TIME]
