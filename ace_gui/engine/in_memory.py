@@ -117,11 +117,8 @@ def _named(experts: Any) -> Mapping[str, StateDict]:
 
 def _left_out(plan: Plan) -> tuple[str, ...]:
     """What a caller does not find merged in the result."""
-    unchanged = [
-        row.tensor
-        for row in plan.rows
-        if row.in_base and row.disposition in (Disposition.PER_EXPERT, Disposition.BASE)
-    ]
+    from_base = (Disposition.PER_EXPERT, Disposition.BASE)
+    unchanged = [row.tensor for row in plan.rows if row.in_base and row.disposition in from_base]
     sentences = [sentence for sentence in plan.warnings if sentence not in plan.base.warnings]
     if unchanged:
         sentences.append(

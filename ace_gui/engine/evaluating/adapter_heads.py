@@ -61,8 +61,5 @@ def _head_rows(adapted: Checkpoint) -> int | None:
 
 def head_tensors(adapted: Checkpoint) -> list[str]:
     """The names of the tensors of a task head."""
-    return [
-        name
-        for name in adapted.tensors
-        if head_role(name) is Role.HEAD and not is_pretraining_head(unwrapped(name))
-    ]
+    heads = [name for name in adapted.tensors if head_role(name) is Role.HEAD]
+    return [name for name in heads if not is_pretraining_head(unwrapped(name))]

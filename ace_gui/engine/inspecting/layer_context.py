@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import Final, TypeVar
 
 import numpy as np
@@ -154,7 +155,7 @@ class InspectionContext:
             prepared.expert_parameters_of(row),
             prepared.weights_of(row),
             prepared.findings_of(row),
-            [part.key for pair in prepared.groundwork.statistics.values() for part in pair],
+            [part.key for part in chain.from_iterable(prepared.groundwork.statistics.values())],
             [item for item in prepared.recipe.choices().items() if item[0] not in _IN_ROWS],
             self.names,
             self.device.type,

@@ -72,11 +72,10 @@ class _Compared:
         """Compare what base and merged model have in common. Raises MismatchError for nothing."""
         *experts, merged = opened
         reader = ModelReader(base)
-        names = tuple(
-            name
-            for name, info in base.checkpoint.tensors.items()
-            if is_float(info.dtype) and _has(merged, base, name)
-        )
+        names = []
+        for name, info in base.checkpoint.tensors.items():
+            if is_float(info.dtype) and _has(merged, base, name):
+                names.append(name)
         if not names:
             sentence = f"{plain(merged.name)} has no tensor of the base's shape; choose its base."
             raise MismatchError(sentence, path=merged.checkpoint.path)
@@ -84,7 +83,7 @@ class _Compared:
             base=reader,
             experts=tuple(ModelReader(expert, reader) for expert in experts),
             merged=ModelReader(merged, reader),
-            names=names,
+            names=tuple(names),
         )
 
     def products(self, name: str) -> ChangeProducts:

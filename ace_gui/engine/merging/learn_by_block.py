@@ -64,11 +64,15 @@ class LearningByBlock(BlockPasses):
         """Learn the values of every block, then store those outside of the blocks, unchanged."""
         require_blocks(self._prepared, self._sources)
         yield from self._passes()
-        tensors = {row.tensor for row in self._rows[None]}
-        tensors_placed = {row.tensor for rows in self._rows.values() for row in rows}
-        after_blocks = [
-            r for r in self._learned_rows if r.tensor in tensors or r.tensor not in tensors_placed
-        ]
+        outside_tensors = {row.tensor for row in self._rows[None]}
+        block_tensors = set()
+        for block, rows in self._rows.items():
+            if block is not None:
+                block_tensors |= {row.tensor for row in rows}
+        after_blocks = []
+        for row in self._learned_rows:
+            if row.tensor in outside_tensors or row.tensor not in block_tensors:
+                after_blocks.append(row)
         parameters = SharedParameters([], self._device)
         self._store(len(self._model.blocks), self._values(after_blocks, parameters, _one_each))
 

@@ -196,8 +196,7 @@ def make_manifest(
         products=library(),
         measurements=tuple(
             statistics.key
-            for measured in prepared.groundwork.statistics.values()
-            for statistics in measured
+            for statistics in chain.from_iterable(prepared.groundwork.statistics.values())
         ),
         warnings=warnings,
         notes=notes,

@@ -118,7 +118,10 @@ def _parameters(prepared: Prepared) -> tuple[Parameter, ...]:
         elif stack.start == 0:
             members = tuple(stacks[stack.module])
             rows = sum(shapes[member].shape[0] for member in members)
-            experts = len({number for name in members for number in _NUMBERED.findall(name)})
+            numbers = set()
+            for name in members:
+                numbers.update(_NUMBERED.findall(name))
+            experts = len(numbers)
             shape = (experts, rows // experts, info.shape[1])
             parameters.append(Parameter(names=(stack.module,), tensors=members, shape=shape))
     return tuple(parameters)

@@ -443,11 +443,12 @@ def refuse_other_than_floats(
 
 def kept_integers(rows: Sequence[PlanRow]) -> tuple[str, ...]:
     """Tensors other than known buffers that are copied from the base as they are not floats."""
-    return tuple(
-        row.name
-        for row in rows
-        if row.disposition is Disposition.COPIED and row.role != Role.BUFFER and row.experts
-    )
+    names = []
+    for row in rows:
+        is_copied = row.disposition is Disposition.COPIED and row.experts
+        if is_copied and row.role != Role.BUFFER:
+            names.append(row.name)
+    return tuple(names)
 
 
 def _refusal(row: PlanRow, culprit: OpenedModel, formats: str, which: str) -> MismatchError:

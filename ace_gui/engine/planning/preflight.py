@@ -450,10 +450,17 @@ _HEAD_COUNTS: Final = (
     *("num_attention_heads", "num_key_value_heads", "n_head", "num_heads", "head_dim"),
     *("encoder_attention_heads", "decoder_attention_heads"),
 )
-_KINDS: Final = {
-    **{key: kind for kind, keys in _MEANINGFUL.items() for key in keys},
-    **dict.fromkeys(_HEAD_COUNTS, "attention heads"),
-}
+
+
+def _kinds_by_key() -> dict[str, str]:
+    """What a key of a config says, by key."""
+    kinds: dict[str, str] = {}
+    for kind, keys in _MEANINGFUL.items():
+        kinds |= dict.fromkeys(keys, kind)
+    return kinds | dict.fromkeys(_HEAD_COUNTS, "attention heads")
+
+
+_KINDS: Final = _kinds_by_key()
 _NONE_IS_A_VALUE: Final = frozenset({"rope_scaling", "sliding_window"})
 _PARTS: Final = ("text_config", "vision_config", "audio_config", "encoder", "decoder")
 

@@ -216,11 +216,8 @@ def _how_read(recipe: Recipe) -> Iterator[Check]:
 
 def _averaged_convolutions(recipe: Recipe, rows: tuple[PlanRow, ...]) -> list[Check]:
     """A note on convolutions to which the steps after the method do not apply."""
-    averaged = [
-        row.name
-        for row in rows
-        if row.role == Role.CONVOLUTION and row.disposition is Disposition.AVERAGED
-    ]
+    convolutions = [row for row in rows if row.role == Role.CONVOLUTION]
+    averaged = [row.name for row in convolutions if row.disposition is Disposition.AVERAGED]
     if not averaged or recipe.after == After():
         return []
     count = counted(len(averaged), "convolution is", "convolutions are")

@@ -252,7 +252,7 @@ def join(
     new = [tokens - ours for tokens in held]
     rowless = set[str]()
     if union:
-        rowless = {token for model in (base, *experts) for token in model.rowless}
+        rowless.update(base.rowless, *(expert.rowless for expert in experts))
         new = [{*expert.tokens.values()} - ours for expert in experts]
     added_tokens = set[str]().union(*new) if union or not new else set[str].intersection(*new)
     more = [token for token in also if token not in ours]

@@ -104,11 +104,12 @@ def _default_rate(train: Trained, rows: tuple[PlanRow, ...]) -> float:
 
 def shared_rows(prepared: Prepared) -> list[PlanRow]:
     """The rows of all tensors shared by the merged models of the tasks, each tensor once."""
-    return [
-        row
-        for row in prepared.plan.rows
-        if row.in_base and row.tied_to is None and row.disposition not in _OF_EXPERTS
-    ]
+    rows = []
+    for row in prepared.plan.rows:
+        is_once = row.in_base and row.tied_to is None
+        if is_once and row.disposition not in _OF_EXPERTS:
+            rows.append(row)
+    return rows
 
 
 def _candidates(prepared: Prepared) -> Iterator[PlanRow]:

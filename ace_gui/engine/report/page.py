@@ -229,11 +229,11 @@ def remarkable(
         health = layer_health(statistics[row.name], reports.get(row.name), prepared.plan.parameters)
         return -WORST_FIRST.index(health.verdict), len(health.findings)
 
-    rows = [
-        row
-        for row in prepared.plan.rows
-        if row.is_merged and len(row.shape) == 2 and statistics[row.name].energies
-    ]
+    rows = []
+    for row in prepared.plan.rows:
+        is_merged_matrix = row.is_merged and len(row.shape) == 2
+        if is_merged_matrix and statistics[row.name].energies:
+            rows.append(row)
     if not rows:
         return []
     order = sorted(rows, key=heterogeneity, reverse=True)
