@@ -109,7 +109,10 @@ def serve(pipe: Connection) -> None:
     """Answer the owner until it ends the process or goes away."""
     use_threads(None)
     runner = Runner()
-    pipe.send((0, engine_ready()))
+    try:
+        pipe.send((0, engine_ready()))
+    except OSError:  # the owner has ended while this process was importing
+        return
     active: dict[int, Iterator[Event | None]] = {}
     scheduler = JobScheduler()
     while True:

@@ -155,7 +155,7 @@ class EvaluateButton(RunButton):
         self.show_job(running, self._scoring.obstacle, tip=tip, share=share)
 
 
-_LETTERS: Final = 20  # of a merge's name; the tooltips have long ones
+_LETTERS: Final = 16  # of a merge's name; the tooltips have long ones
 
 
 class MergeChoice(Choice):

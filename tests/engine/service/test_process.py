@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from itertools import count
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ from ace_gui.engine.contract.jobs import (
 from ace_gui.engine.contract.plan import Disposition, Plan
 from ace_gui.engine.contract.scored import ParameterRange
 from ace_gui.engine.inspecting.compare_recipes import by_method
-from ace_gui.engine.service import HEAD_START, JobScheduler
+from ace_gui.engine.service import HEAD_START, JobScheduler, serve
 from ace_gui.errors import CheckpointError, EngineError
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe
@@ -244,3 +245,9 @@ def test_a_job_alone_always_has_its_turn():
         assert scheduler.next({number}) == number
         scheduler.took(number, 10.0, {number})
     assert scheduler.next({1, 2}) == 2
+
+
+def test_an_owner_that_is_gone_before_the_engine_is_ready_ends_it_silently():
+    ours, theirs = Pipe()
+    ours.close()
+    serve(theirs)
