@@ -51,7 +51,7 @@ def cart(experts: Experts, parameters: CartParameters, _: Context) -> Merged:
     Raises MethodError for tensors that are not matrices or not finite, and for weights that sum to
     zero.
     """
-    shares = experts.mean_of_weights()
+    shares = experts.weight_shares()
     plain = experts.unweighted()
     plain.matrix(0)
     mean_OI = plain.combination(shares, range(len(shares)))

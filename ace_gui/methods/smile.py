@@ -74,7 +74,7 @@ def differences(experts: Experts, _: SmileParameters) -> Iterator[Tensor]:
     """w_t ΔW_t of matrices; for biases w_t Δb_t minus the mean, which the merged model has."""
     mean = None
     if experts.raw(0).ndim != 2:
-        mean = experts.combination(experts.mean_of_weights(), range(len(experts)))
+        mean = experts.combination(experts.weight_shares(), range(len(experts)))
     for t in range(len(experts)):
         weighted = experts.weighted(t)
         yield weighted if mean is None else weighted - mean

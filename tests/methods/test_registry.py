@@ -1,5 +1,6 @@
 import dataclasses
 import math
+import re
 from typing import Any
 
 import pytest
@@ -87,6 +88,13 @@ def test_fields_follow_the_dataclass() -> None:
     assert [field.kind for field in fields] == ["float", "int", "bool", "str", "float"]
     assert [field.default for field in fields] == [0.5, 3, True, "sum", 0.0]
     assert fields[3].choices == ("sum", "mean")
+
+
+def test_helps_of_fields_have_names_of_code_only_in_backticks() -> None:
+    for method in METHODS.values():
+        for field in parameter_fields(method):
+            words = re.sub(r"`[^`]*`", "", field.help)
+            assert not re.search(r"\w_\w", words), (method.name, field.name, words)
 
 
 def test_a_known_name_gives_its_method() -> None:

@@ -46,7 +46,7 @@ from ace_gui.methods.shared.expert_modules import (
     Differences,
     Masks,
     ModuleKind,
-    by_entries,
+    are_entrywise,
     kind_of,
     learns,
 )
@@ -328,7 +328,7 @@ def learning_bytes(prepared: Prepared) -> int:
         trained = 2 * model if learns(modules) else 0  # and one while it is loaded
         if kind_of(modules) is ModuleKind.BLOCKS:  # all experts' blocks
             trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in rows)
-        needs += [trained, 0 if by_entries(modules, prepared.parameters) else decomposed(rows)]
+        needs += [trained, 0 if are_entrywise(modules, prepared.parameters) else decomposed(rows)]
     return max(needs)
 
 

@@ -21,7 +21,7 @@ from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.linalg.passes import centre_, energy
 from ace_gui.linalg.root_spectrum import SMALLEST_LIMIT, RootSpectrum, root_spectrum
 from ace_gui.linalg.singular import ShapedSpectrum, noise_floor, shape_spectrum_
-from ace_gui.methods.shared.experts import Deltas, Merged, Reshaped, Weights
+from ace_gui.methods.shared.experts import ChangedSpectrum, Deltas, Merged, Weights
 from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
 
 ROOT: Final = 0.5
@@ -42,8 +42,8 @@ NO_SCALE_TO_CAP: Final = (
 def largest_change(traces: Sequence[float], base_norm: float | None, delta: float) -> float:
     """max(rms, min(√T · rms, δ‖W₀‖_F)), where rms² is the mean of the experts' traces.
 
-    ``traces``: Tr of each expert's Gram matrix, centred over outputs. Raises MethodError if
-    ``base_norm`` is None.
+    ``traces``: Tr of each expert's Gram matrix, centred over outputs. ``delta``: δ, a share of the
+    base's norm. Raises MethodError if ``base_norm`` is None.
     """
     if base_norm is None:
         raise MethodError("The cap on the change needs the norm of the base's matrix.")
@@ -119,6 +119,8 @@ def _reshaped(
     merged: Merged, base_OI: Tensor, rank: float, spectrum: float, tolerance: Tolerance
 ) -> Merged:
     """The merge with new singular values; the diagnostics have those before and after."""
+    # The norm of the error that the change may have: of the computation, and of the rounding of
+    # weights in float32, from which the task vectors were subtracted.
     noise = EXACT * math.sqrt(energy(merged.delta))
     if merged.delta.dtype == torch.float32 or base_OI.dtype == torch.float32:
         noise += torch.finfo(torch.float32).eps * math.sqrt(energy(base_OI))
@@ -127,9 +129,10 @@ def _reshaped(
         shaped = _rooted(merged.delta, noise, tolerance)
     if shaped is None:
         shaped = shape_spectrum_(merged.delta, share=rank, power=spectrum, noise=noise)
+    # Both functions may work in the memory of ``merged.delta``; then there is nothing to copy.
     if shaped.matrix_OI.data_ptr() != merged.delta.data_ptr():
         merged.delta.copy_(shaped.matrix_OI)
-    values = Reshaped(before=shaped.before_R.tolist(), after=shaped.after_R.tolist())
+    values = ChangedSpectrum(before=shaped.before_R.tolist(), after=shaped.after_R.tolist())
     return replace(merged, diagnostics=replace(merged.diagnostics, reshaped=values))
 
 

@@ -43,15 +43,15 @@ def uniform(random_key: RandomKey, t: int, like: Tensor) -> Tensor:
     """
     generator = np.random.PCG64DXSM(seed_of(random_key, t))
     steps = random_key.start // 2
-    surplus = random_key.start % 2  # the first number of a step that begins before this part
+    skipped = random_key.start % 2  # 1 if the first of a step's two numbers is before this part
     generator.advance(steps)
-    numbers = np.empty(surplus + like.numel(), np.float32)
+    numbers = np.empty(skipped + like.numel(), np.float32)
     for first in range(0, len(numbers), NUMBERS_AT_A_TIME):
         chunk = numbers[first : first + NUMBERS_AT_A_TIME]
         pairs_of_bits = generator.random_raw(math.ceil(len(chunk) / 2))  # 64 bits a step
         bits = pairs_of_bits.view(np.uint32)[: len(chunk)]
         np.multiply(bits >> 8, SPACING, out=chunk, casting="same_kind")  # the upper 24 bits
-    flat = torch.from_numpy(numbers[surplus:])
+    flat = torch.from_numpy(numbers[skipped:])
     if random_key.turned:  # the numbers have the order of the stored tensor
         stored_shape = like.shape[::-1]
         ordered = flat.reshape(stored_shape).T

@@ -54,7 +54,7 @@ class ElectionParameters:
         label="Balanced signs",
         help=(
             "Which sign wins a tie. Ties are common in 16-bit models. majority: the sign "
-            "election_of by most entries of the tensor. positive: as in mergekit."
+            "elected by most entries of the tensor. positive: as in mergekit."
         ),
         choices=("majority", "positive"),
     )
@@ -75,7 +75,6 @@ class Election:
         size = like.numel()
         self._shape = like.shape
         self._total = torch.zeros(size, dtype=torch.float64, device=like.device)
-        self._magnitudes = torch.zeros_like(self._total)
         self._magnitudes = torch.zeros_like(self._total)
         self._margin = torch.zeros(size, device=like.device)
         self._turnout = torch.zeros_like(self._margin)
@@ -107,26 +106,28 @@ class Election:
     def vote(self) -> Vote:
         """How many more entries elected + than −, and whether any entry is a tie."""
         surplus = 0.0
-        with_result = 0.0
-        with_votes = 0.0
+        decided_entries = 0.0
+        entries_with_votes = 0.0
         for part in self._parts:
             signs = self._total[part].sign()
             surplus += float(signs.sum())
-            with_result += float(signs.abs_().sum())
-            with_votes += float(self._magnitudes[part].sign().sum())
-        has_ties = with_result < with_votes
+            decided_entries += float(signs.abs_().sum())
+            entries_with_votes += float(self._magnitudes[part].sign().sum())
+        has_ties = decided_entries < entries_with_votes
         return Vote(surplus=surplus, matters=has_ties)
 
     def result(self, combine: str, *, positive_wins: bool) -> Tensor:
         """The mean or sum of the entries with the elected sign, float64; 0 if there are none.
 
         ``positive_wins``: whether a tie elects the positive sign. Works in place: call it once, at
-        the end. Half of Σ|v| and half of |Σv| add up to the sum of the elected sign, without
-        cancellation. A mask would take ten times as long. The weight of the agreeing experts is
-        computed in the same way, from margin and turnout.
+        the end. With P the sum of the positive v and N that of the negative |v|, Σ|v| is P + N and
+        Σv is P − N. If + is elected, half of Σ|v| + Σv is P; if −, half of −Σ|v| + Σv is −N. A mask
+        would take ten times as long. The weight of the agreeing experts is computed in the same
+        way, from turnout (P + N) and margin (P − N).
         """
         for part in self._parts:
             total = self._total[part]
+            # The sign of ``leaning`` is the elected one, also where the sum is 0.
             if positive_wins:
                 leaning = total
             else:  # a tie becomes negative, and no other sign changes
@@ -148,13 +149,13 @@ class Election:
 
 
 def election_of(
-    sparse: Callable[[int], Tensor], weights: Weights, combine: str = "mean"
+    sparse_vector: Callable[[int], Tensor], weights: Weights, combine: str = "mean"
 ) -> Election:
-    """The election among the w_t τ̂_t. ``sparse``: returns τ̂_t; it is called once per expert."""
+    """The election among the w_t τ̂_t. ``sparse_vector``: returns τ̂_t, called once per expert."""
     election: Election | None = None
     for first in range(0, len(weights), EXPERTS_AT_A_TIME):
         chunk = weights[first : first + EXPERTS_AT_A_TIME]
-        vectors = [sparse(first + index) for index in range(len(chunk))]
+        vectors = [sparse_vector(first + index) for index in range(len(chunk))]
         if election is None:
             election = Election(vectors[0], signed_weights=combine == SIGNED_MEAN)
         election.add(vectors, chunk)
@@ -164,17 +165,17 @@ def election_of(
 
 
 def merged_by_election(
-    sparse: Callable[[int], Tensor],
+    sparse_vector: Callable[[int], Tensor],
     weights: Weights,
     parameters: ElectionParameters,
     findings: Findings,
 ) -> Merged:
     """λ times the mean or sum of the w_t τ̂_t with the elected sign, any shape, float32.
 
-    ``sparse``: returns τ̂_t; it is called once per expert. ``findings``: may hold the surplus of
+    ``sparse_vector``: returns τ̂_t, called once per expert. ``findings``: may hold the surplus of
     positive signs of the whole tensor, of which this may be a part.
     """
-    election = election_of(sparse, weights, parameters.combine)
+    election = election_of(sparse_vector, weights, parameters.combine)
     if parameters.balanced == "positive":
         return Merged.of(
             election.result(parameters.combine, positive_wins=True), parameters.scaling

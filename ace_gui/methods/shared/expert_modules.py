@@ -49,7 +49,9 @@ class Mask:
     chosen: Tensor
     """The entries, bool."""
     expert_sum: float = 0.0
-    """A sum over the expert's entries of the part; ``Masks.scale`` gets its total over parts."""
+    """A sum over the expert's entries of the part, of what the method needs for ``Masks.scale``,
+    which gets the total over all parts.
+    """
     merged_sum: float = 0.0
     """The same over the chosen entries of the merged task vector."""
 
@@ -145,7 +147,7 @@ def needs_base(modules: Modules[Parameters]) -> bool:
     return isinstance(modules, Masks | Factors)
 
 
-def by_entries(modules: Modules[Parameters], parameters: Parameters) -> bool:
+def are_entrywise(modules: Modules[Parameters], parameters: Parameters) -> bool:
     """Whether they are computed entry by entry, so that a tensor can be read in parts."""
     if isinstance(modules, Differences):
         return modules.cut(parameters).density is not None

@@ -49,8 +49,8 @@ Parameters = TypeVar("Parameters")
 ParametersIn = TypeVar("ParametersIn", contravariant=True)
 
 
-class Reshaped(NamedTuple):
-    """Singular values, largest first."""
+class ChangedSpectrum(NamedTuple):
+    """Singular values of a merged change, largest first, before and after a step on them."""
 
     before: Sequence[float]
     """As the method left them."""
@@ -65,14 +65,14 @@ class Diagnostics(MethodFigures):
     energies: tuple[float, ...] = ()
     """‖ΔW_t‖²_F of each expert."""
     traces: tuple[float, ...] = ()
-    """The same after centring over outputs, for matrices."""
+    """The same after centring over outputs, for matrices: the trace of the expert's Gram matrix."""
     left_out: tuple[int, ...] = ()
     """Indices of experts without a numerical change, which were ignored."""
     heterogeneous: bool | None = None
-    """The regime; None if the method has none."""
+    """Whether γ of the energies exceeds the method's threshold τ; None for methods without one."""
     precision: str = ""
     """The number format of the computation, and why it is exact enough."""
-    reshaped: Reshaped | None = None
+    reshaped: ChangedSpectrum | None = None
     """The singular values of the change, if they were modified."""
     notes: tuple[str, ...] = ()
     """Departures from the published procedure, one sentence each."""
@@ -88,10 +88,14 @@ SURPLUS: Final = "surplus"
 
 @dataclass(frozen=True, kw_only=True)
 class Vote:
-    """A part's contribution to a sum whose sign decides something for the whole tensor."""
+    """A part's contribution to a sum over the whole tensor, whose sign decides for all parts.
+
+    Methods that elect signs (``election``) count the entries elected + and −; the sign of the sum
+    wins where an entry is a tie.
+    """
 
     surplus: float = 0.0
-    """The part's share of the sum."""
+    """What the part adds to the sum."""
     matters: bool = False
     """Whether the part's result depends on the decision."""
 
@@ -227,7 +231,10 @@ def vectors_for(survey: Survey, deltas: Deltas, base: Tensor | None) -> Deltas:
 
 @dataclass(frozen=True, kw_only=True)
 class Census:
-    """Which experts changed a tensor; an energy of at most 1e-10 of the median is no change."""
+    """Which experts changed a tensor; an energy of at most 1e-10 of the median is no change.
+
+    Only the ``counted`` ones have a part in its merge.
+    """
 
     energies: tuple[float, ...]
     """‖w_t ΔW_t‖²_F of each expert."""
@@ -260,8 +267,12 @@ class Experts:
     """The task vectors ΔW_t of T experts, read afresh at each use, and their ``weights`` w_t.
 
     Holds no tensor. Raises MethodError if there are no experts, if the weights are not finite, and
-    if there is not one per expert. Methods that read a task vector raise it for NaN or Inf, unless
-    they say otherwise.
+    if there is not one per expert.
+
+    A task vector is read in one of five ways. With a check for NaN and Inf, which raises
+    MethodError: ``delta`` as it is, ``weighted`` as a new float64 tensor. Without that check:
+    ``raw`` as it is, ``matrix`` as a new weighted matrix, ``read_only_matrix`` as a weighted matrix
+    that may be the stored one.
     """
 
     def __init__(self, deltas: Deltas, weights: Weights) -> None:
@@ -411,8 +422,8 @@ class Experts:
         """Σ w_t. Raises MethodError if it is zero: there is no mean then."""
         return require_mean(self.weights)
 
-    def mean_of_weights(self) -> list[float]:
-        """w_t / Σ w_j. Raises MethodError if the weights sum to zero."""
+    def weight_shares(self) -> list[float]:
+        """w_t / Σ w_j of each expert; their sum is 1. Raises MethodError if Σ w_j is zero."""
         return [weight / self.total_weight for weight in self.weights]
 
     def surveyed(
@@ -437,7 +448,10 @@ class Experts:
         for method_survey in surveys:
             if method_survey.range_for(parameters) is Range.TENSOR:
                 tensor_surveys.append(method_survey)
-            elif method_survey.survey(survey_context) is not None:  # these parameters need it
+                continue
+            # Surveys of the model have been made before, unless these parameters need none.
+            is_needed = method_survey.survey(survey_context) is not None
+            if is_needed:
                 required_findings(context.findings, len(self), method_survey.finds)
 
         def carry_out(survey: Survey) -> Findings:

@@ -33,7 +33,7 @@ def parameter(
     The form in the window, the command-line help and the checks of a recipe are generated from
     these arguments. ``low_open`` excludes ``low`` itself. ``presets`` are named values to offer.
     ``applies_when``: the name of another parameter, then its values for which this one has an
-    effect.
+    effect, such as ("refine", "all", "agreeing").
     ``differs``: how and why this default departs from the sources; it is appended to the help.
     """
     info = FieldInfo(
@@ -127,8 +127,9 @@ def patience_parameter() -> Any:
 
 
 WorkingMemory = Callable[[tuple[int, ...], int], float]
-"""Maps a tensor's shape (O × I for a matrix) and T to the largest number of float64 numbers that
-the method holds at once, the current expert included."""
+"""Maps a tensor's shape (O × I for a matrix) and the number of experts T to the largest number of
+float64 numbers that the method holds at once, the current expert included.
+"""
 
 
 Flops = Callable[[tuple[int, ...], int, Any], float]
@@ -136,7 +137,7 @@ Flops = Callable[[tuple[int, ...], int, Any], float]
 
 
 def self_product_flops(shape: tuple[int, ...], experts: int, _parameters: Any = None) -> float:
-    """Operations to multiply T matrices by their own transposes, on the larger side."""
+    """Operations to multiply T matrices by their own transposes, if the larger side is squared."""
     return 2.0 * experts * math.prod(shape) * max(shape)
 
 
@@ -169,7 +170,7 @@ def per_matrix(
     """Working memory as a sum of multiples of matrix sizes, in float64 numbers.
 
     ``entries``: multiple of O·I. ``smaller``: of min(O, I)². ``outputs``: of O². ``inputs``: of
-    I². ``expert``: of min(O, I)² for each expert.
+    I². ``expert``: of min(O, I)², once for each expert.
     """
 
     def numbers(shape: tuple[int, ...], experts: int) -> float:

@@ -38,7 +38,7 @@ class Learning(Generic[Parameters]):
     a number.
     """
     curve: str
-    """What these numbers mean."""
+    """The title of the progress plot: what these numbers mean."""
     part: Callable[[int, Values, Values], Tensor] = lambda _t, factors, _gates: factors["delta"]
     """The contribution of expert t, before λ_t, from its factors and the gates; it is
     differentiable by the gates. The default is ΔW_t.
@@ -85,7 +85,7 @@ class Learning(Generic[Parameters]):
     by_block: bool = False
     """Whether it is learned block after block, from the first."""
     plain_descent: bool = False
-    """Whether w ← w − rate · ∂L/∂w, without moments."""
+    """Whether a step is w ← w − rate · ∂L/∂w; False: Adam, whose steps use means of gradients."""
     stored_form: Callable[[Tensor], Tensor] = lambda value: value
     """Maps a learned value to the form that is stored."""
 

@@ -45,9 +45,9 @@ class Measured:
     centres: Sequence[Tensor] = ()
     """For ``INPUTS``, the mean input (I)."""
     norms: tuple[float, ...] = ()
-    """Euclidean norm of the statistics of each expert's whole model."""
+    """By expert, the Euclidean norm of ``by_expert``'s statistics over the whole model."""
     means: tuple[float, ...] = ()
-    """Mean of the statistics over all elements of each expert's whole model."""
+    """By expert, the mean of these statistics over all elements of the whole model."""
     values: Mapping[str, Tensor] = field(default_factory=dict)
     """The learned values by name."""
     experts: int = 0

@@ -143,12 +143,12 @@ def divisor(weights: Weights, normalize: bool) -> float:
 
 
 def merged_by_sum(
-    sparse: Callable[[int], Tensor], weights: Weights, parameters: SumParameters
+    sparse_vector: Callable[[int], Tensor], weights: Weights, parameters: SumParameters
 ) -> Merged:
-    """λ Σ_t w_t τ̂_t, any shape, float32. ``sparse``: returns τ̂_t, called once per expert."""
+    """λ Σ_t w_t τ̂_t, any shape, float32. ``sparse_vector``: returns τ̂_t, once per expert."""
     total = torch.zeros(())  # takes its shape from the first vector
     for t, weight in enumerate(weights):
-        vector = sparse(t)
+        vector = sparse_vector(t)
         if t == 0:
             total = torch.zeros_like(vector, dtype=torch.float64)
         total.add_(vector, alpha=weight)

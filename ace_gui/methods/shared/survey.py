@@ -136,7 +136,7 @@ class MethodSurvey:
     """Returns the survey to carry out, or None if the parameters need none. Reads no tensor."""
 
     finds: tuple[str, ...]
-    """Names of its findings. The survey is not made where all of them are there already."""
+    """Names of its findings. Where earlier surveys found all of them, the survey is not made."""
 
     over: str | Callable[[Any], str] = Range.TENSOR
     """A ``Range``, or a function that returns it from the method's parameters."""
@@ -233,31 +233,37 @@ def required_findings(
     return findings
 
 
-def findings_in_passes(survey: Survey, measured: Callable[[], Iterable[Tensor]]) -> Findings:
-    """A survey's findings. ``measured``: the contributions of all parts, called once a pass."""
+def findings_in_passes(survey: Survey, contributions: Callable[[], Iterable[Tensor]]) -> Findings:
+    """A survey's findings. ``contributions``: yields those of all parts, called once a pass."""
     needs_pass = True
     while needs_pass:
-        for contribution in measured():
+        for contribution in contributions():
             survey.add(contribution)
         needs_pass = survey.finish_pass()
     return survey.findings
 
 
 def findings_of_tensors(survey: Survey, tensors: Sequence[Sequence[Tensor]]) -> Findings:
-    """The findings of a survey of tensors in memory: for each of them, what the survey reads."""
+    """The findings of a survey of tensors in memory.
 
-    def measured() -> Iterator[Tensor]:
+    ``tensors``: for each tensor, the experts' task vectors, and W₀ after them if it is read.
+    """
+
+    def contributions() -> Iterator[Tensor]:
         for vectors in tensors:
             experts = len(vectors)
             if reads_base(survey):
                 experts -= 1
             yield survey.measure(range(experts), vectors)
 
-    return findings_in_passes(survey, measured)
+    return findings_in_passes(survey, contributions)
 
 
 def reads_base(survey: Survey) -> bool:
-    """Whether a survey of a tensor reads W₀ after the task vectors: if it says ``with_base``."""
+    """Whether a survey of a tensor reads W₀ after the task vectors: if it says ``with_base``.
+
+    The attribute is optional, as surveys of methods from outside may lack it.
+    """
     return bool(getattr(survey, "with_base", False))
 
 
@@ -269,7 +275,8 @@ def findings_in_memory(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
 
 
 Ranks = Callable[[int], tuple[int, ...]]
-"""Maps the number of an expert's values to the ranks to find, 1 for the smallest."""
+"""Maps the number of an expert's values to the places in their order to find, 1 for the smallest.
+"""
 
 Values = Callable[[Sequence[Tensor], Findings, int], Iterator[Tensor]]
 """Yields each expert's values from the task vectors of a part, these experts' earlier findings, and
@@ -313,8 +320,10 @@ class RankSurvey:
         self._whole_tensor = whole_tensor
         self._results: dict[str, tuple[float, ...]] = {}
         self._stage_index = 0
-        self._bins: list[list[_BinOfRank]] | None = None  # by expert and rank, after a first pass
-        self._counts: Tensor | None = None  # of the present pass
+        self._bins: list[list[_BinOfRank]] | None = None
+        """By expert and rank, in a stage's second pass; None in its first one, which finds them."""
+        self._counts: Tensor | None = None
+        """Of the present pass; None before its first part."""
 
     @property
     def whole_tensor(self) -> bool:
@@ -328,7 +337,7 @@ class RankSurvey:
         earlier = findings_of(self._results, experts)
         with calling("The values of a survey", stage.values):
             for t, values in zip(experts, stage.values(deltas, earlier, start), strict=True):
-                if self._bins is None:
+                if self._bins is None:  # the first pass
                     counts[t, 0] = upper_counts(values)
                 else:
                     for j, place in enumerate(self._bins[t]):
@@ -356,7 +365,7 @@ class RankSurvey:
         if self._bins is None:
             self._bins = []
             for counts, ranks in zip(counts_by_expert, self._ranks(stage), strict=True):
-                self._bins.append(_bins(counts[0], ranks))
+                self._bins.append(_bins_of_ranks(counts[0], ranks))
         else:
             for j, name in enumerate(stage.names):
                 numbers = []
@@ -402,7 +411,7 @@ class RankSurvey:
         return torch.zeros(self._experts, ranks, BINS, dtype=torch.int64)
 
 
-def _bins(counts: Tensor, ranks: Ranks) -> list[_BinOfRank]:
+def _bins_of_ranks(counts: Tensor, ranks: Ranks) -> list[_BinOfRank]:
     """Where the value of each rank is, by the counts of upper bins."""
     total = int(counts.numpy().sum())
     if not total:  # without values, all findings are 0
@@ -451,19 +460,19 @@ class SumSurvey:
         experts: int,
         width: int,
         figures: Callable[[Sequence[Tensor], int], Iterable[Sequence[float]]],
-        findings_of: Callable[[list[list[float]]], Findings],
+        to_findings: Callable[[list[list[float]]], Findings],
         *,
         with_base: bool = False,
     ) -> None:
         """``figures``: maps a part's task vectors and its start to ``width`` numbers per expert.
 
-        ``findings_of``: maps the sums, T × ``width``, to the findings. ``with_base``: whether W₀
+        ``to_findings``: maps the sums, T × ``width``, to the findings. ``with_base``: whether W₀
         comes after the task vectors; only for surveys of a tensor.
         """
         self.with_base = with_base
         self._sums = torch.zeros(experts, width, dtype=torch.float64)
         self._figures = figures
-        self._findings_of = findings_of
+        self._to_findings = to_findings
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """The figures of a part; zero for experts that lack the tensor."""
@@ -484,8 +493,8 @@ class SumSurvey:
     @property
     def findings(self) -> Findings:
         """The findings, computed from the sums."""
-        with calling("The findings of a survey", self._findings_of):
-            return self._findings_of(self._sums.tolist())
+        with calling("The findings of a survey", self._to_findings):
+            return self._to_findings(self._sums.tolist())
 
 
 def norms_survey(experts: int) -> SumSurvey:

@@ -47,7 +47,10 @@ def trim_range(parameters: Trims) -> str:
 
 
 def kept_count(density: float, entries: int) -> int:
-    """floor(density · entries), but at least 1, so that a small tensor keeps an entry."""
+    """floor(density · entries), but at least 1, so that a small tensor keeps an entry.
+
+    1e-9 makes up for products such as 0.29 · 100, which is 28.999999999999996.
+    """
     return min(entries, max(1, math.floor(density * entries + 1e-9)))
 
 
