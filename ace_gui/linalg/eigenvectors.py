@@ -27,9 +27,10 @@ class Eigen(NamedTuple):
 
 
 def eigenvectors(matrix: Tensor) -> Eigen:
-    """The eigen-decomposition of a symmetric matrix or of a batch; reads the lower triangle.
+    """The eigenvalues and eigenvectors of a symmetric matrix, or of a batch.
 
-    Raises ``torch.linalg.LinAlgError`` if it does not converge, as for values that are not finite.
+    Reads the lower triangle.     Raises ``torch.linalg.LinAlgError`` if it does not converge, as
+    for values that are not finite.
     """
     if matrix.dtype == torch.float64 and matrix.numel() and computed_by_numpy(matrix):
         try:

@@ -23,7 +23,7 @@ is therefore no larger than the rounding of the float32 weights (6e-8 of their s
 LARGEST_RIDGE_MASS: Final = 0.5
 """Limit of ACE's ridge mass e = Σ ε_t, the sum of the experts' ridge parameters ε_t.
 
-It enters the refinement as −(e/T) Σ_t ΔW_t, for T experts. Near 1 the refinement turns against
+It enters ACE's refinement as −(e/T) Σ_t ΔW_t, for T experts. Near 1 the refinement turns against
 the experts.
 """
 
@@ -31,6 +31,7 @@ WHY_BY_SCALE: Final = (
     "the changes have norms near 1, where γ is large even if the experts hardly differ; in other "
     "units of the weights the layer would be homogeneous"
 )
+"""Why γ exceeds τ in ``gamma_near_pole``: γ is divided by the mean of ln E_t, and ln 1 = 0."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 For matrices that are rounded to 16 bits. Float64 does the same in ``singular``; it also knows
 matrices of less than full rank, for which the functions here return None.
 
-R rows, C ≥ R columns of a matrix M or of its transpose; O outputs, I inputs; N rows and K ≤ N
-columns of vectors side by side.
+R rows, C ≥ R columns of a matrix M or of its transpose; O outputs, I inputs; D directions near the
+cut; N rows and K ≤ N columns of vectors side by side.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ NEAR_CUT: Final = 32
 """Directions on either side of the cut that are decomposed again, as they are nearly equal."""
 
 PRODUCT_ROUNDING: Final = 2e-6
-"""Error of a product of float32's directions near the cut, as a share of their squared values."""
+"""Error of vᵢᵀ M Mᵀ vⱼ for two of the directions near the cut, as a share of the squared singular
+values there.
+"""
 
 SMALLEST_SHARE: Final = 1e-4
 """Least singular value of independent columns, as a share of the largest."""
@@ -45,8 +47,8 @@ class LeadingTriplets:
     triplets: Triplets
     """Vectors in float32; float64 singular values, not sorted where they are nearly equal."""
     errors_K: Tensor
-    """Estimate of ‖δu‖² of each vector, of what the cut leaves out or takes in wrongly. Infinite if
-    the cut lies between equal singular values.
+    """Estimate of ‖δu‖² of each vector outside of the span of all K exact ones. Infinite if the cut
+    lies between equal singular values.
     """
 
 
@@ -72,8 +74,8 @@ def leading_in_float32(matrix_OI: Tensor, k: int) -> LeadingTriplets | None:
         wide_RC = matrix_OI.mT
     else:
         wide_RC = matrix_OI
-    values_R, vectors_RR = eigenvectors(gram(wide_RC.mT))
-    squares_R = values_R.double().clamp_(min=0)
+    eigenvalues_R, vectors_RR = eigenvectors(gram(wide_RC.mT))
+    squares_R = eigenvalues_R.double().clamp_(min=0)
     cut = len(squares_R) - k
     if float(squares_R[cut]) <= RESOLVED_SQUARE * float(squares_R[-1]):
         return None
@@ -99,10 +101,10 @@ def _decompose_again_(wide_RC: Tensor, vectors_RR: Tensor, squares_R: Tensor, ne
 
     Float32 mixes directions whose eigenvalues differ by less than about 1e-6 of the largest one.
     """
-    near_NC = times(vectors_RR[:, near].mT, wide_RC).double()
-    squares_N, rotation_NN = eigenvectors(gram(near_NC.mT))
-    squares_R[near] = squares_N.clamp_(min=0)
-    vectors_RR[:, near] = times(vectors_RR[:, near], rotation_NN.to(vectors_RR.dtype))
+    near_DC = times(vectors_RR[:, near].mT, wide_RC).double()
+    squares_D, rotation_DD = eigenvectors(gram(near_DC.mT))
+    squares_R[near] = squares_D.clamp_(min=0)
+    vectors_RR[:, near] = times(vectors_RR[:, near], rotation_DD.to(vectors_RR.dtype))
 
 
 def _cut_errors(
@@ -110,18 +112,20 @@ def _cut_errors(
 ) -> Tensor:
     """‖δu‖² of all but the first ``cut`` eigenvectors V of M Mᵀ, to first order.
 
-    H = Vᵀ M Mᵀ V − Λ turns a leading direction j into a smaller one i by H_ji / (λ_j − λ_i). Among
-    the directions ``near`` the cut, H is only rounding.
+    H = Vᵀ M Mᵀ V − Λ turns a leading direction j into a smaller one i by H_ji / (λ_j − λ_i); J and
+    S of them. Among the directions ``near`` the cut, H is only rounding.
     """
     if not cut:
         return torch.zeros_like(squares_R)
     h_squares_J = row_errors(wide_RC, vectors_RR, squares_R, slice(0, cut))[cut:]
-    gaps_JI = squares_R[cut:, None] - squares_R[None, :cut]
-    turns_JI = h_squares_J[:, None] / gaps_JI.square()
+    gaps_JS = squares_R[cut:, None] - squares_R[None, :cut]
+    squared_turns_JS = h_squares_J[:, None] / gaps_JS.square()
     rounding = PRODUCT_ROUNDING * squares_R[cut]
-    both_near = (slice(0, near.stop - cut), slice(near.start, None))
-    turns_JI[both_near] = (rounding / gaps_JI[both_near]).square()
-    return turns_JI.sum(dim=1)
+    near_leading = slice(0, near.stop - cut)  # counted from the cut, as rows are
+    near_smaller = slice(near.start, None)
+    near_gaps = gaps_JS[near_leading, near_smaller]
+    squared_turns_JS[near_leading, near_smaller] = (rounding / near_gaps).square()
+    return squared_turns_JS.sum(dim=1)
 
 
 def polar_in_float32(
@@ -129,17 +133,19 @@ def polar_in_float32(
 ) -> PolarFactor | None:
     """P = C (CᵀC)^(−1/2) of float32 columns C; None if they are nearly dependent.
 
-    ``weights_K``: S. ``block``: so many columns in turn are orthonormal, but for rounding.
+    ``weights_K``: S. ``block``: the number of columns of one expert, which follow each other and
+    are orthonormal among themselves, but for rounding.
     ``errors_K``: ‖δc‖² of each column for any other reason; float64.
     """
     gram_KK = gram(columns_NK)
-    errors_K = errors_K + _skew(gram_KK, block)
+    errors_K = errors_K + _orthonormality_errors(gram_KK, block)
     squares_K, vectors_KK = eigenvectors(gram_KK)
     del gram_KK
     values_K = squares_K.clamp_(min=0).sqrt()
     rows_KK = vectors_KK.mT
-    small = slice(0, int((squares_K <= ACCURATE_SQUARE * squares_K[-1]).sum()))
-    if small.stop:
+    small_count = int((squares_K <= ACCURATE_SQUARE * squares_K[-1]).sum())
+    if small_count:
+        small = slice(0, small_count)
         projected_NS = times(columns_NK, rows_KK[small].mT)
         _, values_S, rotation_SS = torch.linalg.svd(projected_NS, full_matrices=False)
         values_K[small] = values_S
@@ -148,46 +154,51 @@ def polar_in_float32(
         return None
     factor_NK = times(columns_NK, gram(rows_KK / values_K.sqrt()[:, None]))
     shares_K = weights_K / torch.linalg.vector_norm(weights_K)
-    passed_on = _passed_on(rows_KK, values_K, errors_K, shares_K.square(), len(columns_NK))
+    squared_shares_K = shares_K.square()
+    passed_on = _passed_on(rows_KK, values_K, errors_K, squared_shares_K, len(columns_NK))
     residual = _residual(factor_NK, shares_K)
     return PolarFactor(factor_NK=factor_NK, error=math.hypot(math.sqrt(passed_on), residual))
 
 
-def _skew(gram_KK: Tensor, block: int) -> Tensor:
-    """‖δc‖² of each column, for the nearest columns that are orthonormal in each block."""
-    skews = []
+def _orthonormality_errors(gram_KK: Tensor, block: int) -> Tensor:
+    """‖δc‖² of each column, for the nearest columns that are orthonormal in each block.
+
+    These are C (1 − E/2) to first order, with E = CᵀC − 1 of the block, so ‖δc‖² is a quarter of
+    the square of E's column.
+    """
+    errors = []
     for start in range(0, len(gram_KK), block):
         columns = slice(start, start + block)
-        square = gram_KK[columns, columns].double()
-        square.diagonal().sub_(1)
-        skews.append(square.square_().sum(dim=0) / 4)
-    return torch.cat(skews)
+        difference = gram_KK[columns, columns].double()
+        difference.diagonal().sub_(1)
+        errors.append(difference.square_().sum(dim=0) / 4)
+    return torch.cat(errors)
 
 
 def _passed_on(
-    rows_KK: Tensor, values_K: Tensor, errors_K: Tensor, shares_K: Tensor, count: int
+    rows_KK: Tensor, values_K: Tensor, errors_K: Tensor, squared_shares_K: Tensor, count: int
 ) -> float:
     """‖δP S‖²_F of C = Q H for δC whose columns have random directions among ``count``.
 
     H has the eigenvectors ``rows_KK`` and eigenvalues h. In their basis, to first order,
-    δP = Q K + (1 − Q Qᵀ) δC H⁻¹ with K_ij = (A_ij − A_ji) / (h_i + h_j) for A = Qᵀ δC.
-    ``shares_K``: S², whose sum is 1.
+    δP = Q Z + (1 − Q Qᵀ) δC H⁻¹ with Z_ij = (A_ij − A_ji) / (h_i + h_j) for A = Qᵀ δC.
+    ``squared_shares_K``: S², whose sum is 1.
     """
     squared_KK = rows_KK.square().double()
-    errors_K = squared_KK @ errors_K
-    shares_K = squared_KK @ shares_K
+    basis_errors_K = squared_KK @ errors_K  # in the basis of the eigenvectors, as the shares
+    basis_shares_K = squared_KK @ squared_shares_K
     sums_KK = (values_K[:, None] + values_K).double().square_()
-    pairs_KK = (errors_K[:, None] + errors_K) / sums_KK * shares_K
+    pairs_KK = (basis_errors_K[:, None] + basis_errors_K) / sums_KK * basis_shares_K
     within = float(pairs_KK.sum() - pairs_KK.diagonal().sum())
-    outside = float((errors_K * shares_K / values_K.double().square()).sum())
+    outside = float((basis_errors_K * basis_shares_K / values_K.double().square()).sum())
     return (within + (count - len(values_K)) * outside) / count
 
 
 def _residual(factor_NK: Tensor, shares_K: Tensor) -> float:
-    """‖(PᵀP − 1) S‖_F, about a bound of ‖δP S‖_F for P = C M with a symmetric M.
+    """‖(PᵀP − 1) S‖_F, about a bound of ‖δP S‖_F for P = C B with a symmetric B.
 
-    C = Q H with orthonormal Q and positive H. For M near H⁻¹, δP = Q (H M − 1), and the entries of
-    H M − 1 are at most those of PᵀP − 1 in the basis of H's eigenvectors.
+    C = Q H with orthonormal Q and positive H. For B near H⁻¹, δP = Q (H B − 1), and the entries of
+    H B − 1 are at most those of PᵀP − 1 in the basis of H's eigenvectors.
     """
     few_PK = random_rows(len(shares_K), shares_K.device) * shares_K
     back_PK = times_few(factor_NK.mT, times_few(factor_NK, few_PK))

@@ -54,9 +54,7 @@ def squared_norm(delta: Tensor) -> Tensor:
 def centre_(delta_OI: Tensor) -> Tensor:
     """Subtract from every row the mean row μ over outputs, in place (ACE paper, Eq. 5).
 
-    Returns μ (1 × I). Also for a batch.
-
-    Turns ΔW into W̃ = ΔW − 1μᵀ, whose columns sum to zero.
+    Turns ΔW into W̃ = ΔW − 1μᵀ, whose columns sum to zero. Returns μ (1 × I). Also for a batch.
     """
     mean_1I = delta_OI.mean(dim=-2, keepdim=True)
     delta_OI.sub_(mean_1I)
@@ -82,7 +80,7 @@ def widened(
         if subtracted_B1I is None:
             wide_BNI = part_BNI.to(torch.float64)
         else:
-            wide_BNI = part_BNI - subtracted_B1I
+            wide_BNI = part_BNI - subtracted_B1I  # float64, as the row is
         yield rows, wide_BNI
 
 

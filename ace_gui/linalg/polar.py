@@ -3,8 +3,8 @@
 B matrices X of O outputs and I inputs, K directions; R is the smaller side of X and C the larger.
 
 There are two ways. The cheap one uses eigenvectors of the smaller Gram matrix. Squaring halves the
-digits, so the subspace has an error of about u·s₁²/(s_k² − s_{k+1}²), u = 2e-16. If that is too
-coarse, a QR and a singular value decomposition of X have an error of u·s₁/(s_k − s_{k+1}).
+digits, so the subspace has an error of about ε·s₁²/(s_k² − s_{k+1}²), ε = 2e-16. If that is too
+coarse, a QR and a singular value decomposition of X have an error of ε·s₁/(s_k − s_{k+1}).
 
 A second processor hardly helps a single decomposition of a small matrix. Two decompositions at once
 (``side_by_side``) use it fully.
@@ -120,29 +120,29 @@ class _PolarBatch:
         """The polar factors of the matrices at ``indices``, from their U_k and all of their s."""
         wide_BRC = matrices_at(self.wide_BRC, indices)
         rounding = torch.finfo(wide_BRC.dtype).eps * wide_BRC.shape[2]
-        floors = [max(self.noises[b], rounding) for b in indices]
-        factor_BRC = _factors(wide_BRC, basis_BRK, values_BR, floors)
+        relative_floors = [max(self.noises[b], rounding) for b in indices]
+        factor_BRC = _factors(wide_BRC, basis_BRK, values_BR, relative_floors)
         if self.tall:
             factor_BOI = factor_BRC.mT
         else:
             factor_BOI = factor_BRC
         # The values and the figures of a matrix are one row, so that they are copied at once: a GPU
         # must finish its work before it can answer.
-        numbers_BN = values_BR
+        values_and_figures = values_BR
         if self.figures is not None:
-            numbers_BN = torch.cat([values_BR, self.figures(factor_BOI, indices)], dim=1)
-        numbers_BN = numbers_BN.cpu()
+            values_and_figures = torch.cat([values_BR, self.figures(factor_BOI, indices)], dim=1)
+        rows = values_and_figures.cpu()
         count = values_BR.shape[1]
         polars: list[_PolarOfBasis] = []
-        for factor_OI, numbers_N, floor in zip(factor_BOI, numbers_BN, floors, strict=True):
-            polars.append(self._polar(factor_OI, numbers_N[:count], numbers_N[count:], floor))
+        for factor_OI, row, floor in zip(factor_BOI, rows, relative_floors, strict=True):
+            polars.append(self._polar(factor_OI, row[:count], row[count:], floor))
         return polars
 
     def _polar(
-        self, factor_OI: Tensor, values_R: Tensor, figures_F: Tensor, floor: float
+        self, factor_OI: Tensor, values_R: Tensor, figures_F: Tensor, relative_floor: float
     ) -> _PolarOfBasis:
         values_K = values_R[: self.k]
-        rank = int((values_K > floor * values_K[0]).sum())  # they are in descending order
+        rank = int((values_K > relative_floor * values_K[0]).sum())  # in descending order
         if self.k < len(values_R):
             next_value = float(values_R[self.k])
         else:
@@ -165,13 +165,13 @@ class _PolarBatch:
 
 
 def _factors(
-    wide_BRC: Tensor, basis_BRK: Tensor, values_BR: Tensor, floors: Sequence[float]
+    wide_BRC: Tensor, basis_BRK: Tensor, values_BR: Tensor, relative_floors: Sequence[float]
 ) -> Tensor:
-    """U_k diag(1/s) U_kᵀ X, with 0 instead of 1/s if s is not above its floor."""
+    """U_k diag(1/s) U_kᵀ X, with 0 instead of 1/s if s is not above its floor, a share of s₁."""
     values_B1K = values_BR[:, None, : basis_BRK.shape[2]]
-    floors_B1K = values_B1K[..., :1] * factor_per_matrix(floors, values_B1K)
-    shares_B1K = torch.where(values_B1K > floors_B1K, values_B1K.reciprocal(), 0)
-    return product(basis_BRK * shares_B1K, product(basis_BRK.mT, wide_BRC))
+    floors_B1K = values_B1K[..., :1] * factor_per_matrix(relative_floors, values_B1K)
+    inverses_B1K = torch.where(values_B1K > floors_B1K, values_B1K.reciprocal(), 0)
+    return product(basis_BRK * inverses_B1K, product(basis_BRK.mT, wide_BRC))
 
 
 def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
@@ -190,7 +190,8 @@ def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
     across = 2 * (leading_K1.square() + trailing_1J.square())
     across = across / (leading_K1.square() - trailing_1J.square()).square()
     outside = max(0, columns - len(values_R)) / leading_K1.square()
-    total = float(within.sum() - within.diagonal().sum() + across.sum() + outside.sum())
+    within_pairs = within.sum() - within.diagonal().sum()  # no direction turns into itself
+    total = float(within_pairs + across.sum() + outside.sum())
     return math.sqrt(total / (len(values_R) * columns))
 
 
@@ -216,7 +217,8 @@ def side_by_side(
 ) -> list[Result]:
     """``work`` on every item in parallel, results in order.
 
-    Matrices of more than ``FEW_ENTRIES`` entries, and those on a GPU, are done one after another.
+    ``entries``: of the matrix of one item; all are of one size. Matrices of more than
+    ``FEW_ENTRIES`` entries, and those on a GPU, are done one after another.
     """
     if entries <= FEW_ENTRIES and device.type == "cpu":
         threads = torch.get_num_threads()

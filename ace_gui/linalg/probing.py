@@ -29,15 +29,15 @@ def times_few(matrix_NM: Tensor, few_PM: Tensor) -> Tensor:
     return times_transposed(few_PM[None], matrix_NM[None])[0]
 
 
-def row_errors(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, columns: slice) -> Tensor:
-    """The mean of H_ji² over some directions i, for every j; H = Vᵀ M Mᵀ V − Λ.
+def row_errors(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, directions: slice) -> Tensor:
+    """The mean of H_ji² over the ``directions`` i, for every j; H = Vᵀ M Mᵀ V − Λ.
 
     ``vectors_NN``: V, ``squares_N``: Λ, in float64. An error of V that mixes a large direction j
     into a small one i is in H_ji; H_ij is small.
     """
-    count = len(squares_N[columns])
+    count = len(squares_N[directions])
     few_PI = random_rows(count, rows_NC.device)
-    few_PC = times_few(rows_NC.mT, times_few(vectors_NN[:, columns], few_PI))
+    few_PC = times_few(rows_NC.mT, times_few(vectors_NN[:, directions], few_PI))
     products_PN = times_few(vectors_NN.mT, times_few(rows_NC, few_PC))
-    products_PN[:, columns] -= few_PI * squares_N[columns]
+    products_PN[:, directions] -= few_PI * squares_N[directions]
     return products_PN.square().mean(dim=0) / count

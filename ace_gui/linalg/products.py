@@ -60,8 +60,8 @@ def uses_numpy() -> bool:
     return is_in_numpy
 
 
-def library() -> str:
-    """The library for a processor's products, on which their last digits depend."""
+def product_library() -> str:
+    """The name of the library for a processor's matrix products; their last digits depend on it."""
     if uses_numpy():
         return "numpy"
     return "torch"
@@ -82,9 +82,10 @@ def product(left_BNK: Tensor, right_BKM: Tensor) -> Tensor:
 
 
 def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Factor = 1.0) -> None:
-    """Add ``alpha`` · left right to the sum; all three are matrices or batches of B of them.
+    """Add ``alpha`` · left right to the sum.
 
-    If the matrices of a batch have different factors, ``left`` is copied.
+    All three are matrices, as their names say, or batches of B of them. If the matrices of a batch
+    have different factors, ``left`` is copied.
     """
     if isinstance(alpha, Sequence):
         if len(set(alpha)) == 1:
@@ -114,7 +115,7 @@ def computed_by_numpy(matrix: Tensor) -> bool:
     return is_suitable and torch.get_num_threads() == 1 and uses_numpy()
 
 
-def halves_squares(matrix: Tensor) -> bool:
+def has_half_price_gram(matrix: Tensor) -> bool:
     """Whether the product of this matrix with its own transpose takes half the operations."""
     return (matrix.ndim == 2 or len(matrix) == 1) and computed_by_numpy(matrix)
 
@@ -127,7 +128,10 @@ def _times_in_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:
 
 
 def parts(size: int) -> list[slice]:
-    """Ranges that cover ``size`` rows or columns, at most ``PIECE`` long and nearly equal."""
+    """Ranges that cover ``size`` rows or columns, at most ``PIECE`` long and nearly equal.
+
+    For numpy, which needs memory for each product; ``blocks`` are narrower, to skip work.
+    """
     count = math.ceil(size / PIECE)
     return [slice(n * size // count, (n + 1) * size // count) for n in range(count)]
 
@@ -174,7 +178,10 @@ WIDEST_ON_GPU: Final = 512
 
 
 def blocks(size: int, device: torch.device) -> Iterator[slice]:
-    """Consecutive ranges that cover ``size`` rows or columns of a matrix on the device."""
+    """Consecutive ranges that cover ``size`` rows or columns of a matrix on the device.
+
+    Their width is a compromise: wide ones are fast, narrow ones skip more of a symmetric matrix.
+    """
     step = _width(size, on_gpu=device.type == "cuda")
     for start in range(0, size, step):
         yield slice(start, min(start + step, size))
@@ -194,7 +201,7 @@ def _width(size: int, *, on_gpu: bool) -> int:
 def add_gram_(sum_NN: Tensor, matrix_KN: Tensor, *, alpha: Factor = 1.0) -> None:
     """Add ``alpha`` · matrixᵀ matrix to the upper blocks of a symmetric sum; see ``mirror_``."""
     size = sum_NN.shape[-1]
-    if halves_squares(matrix_KN):
+    if has_half_price_gram(matrix_KN):
         steps = parts(size)
     else:
         steps = list(blocks(size, sum_NN.device))
@@ -202,7 +209,7 @@ def add_gram_(sum_NN: Tensor, matrix_KN: Tensor, *, alpha: Factor = 1.0) -> None
 
 
 def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slice]) -> None:
-    """Halve the blocks ``steps`` recursively, because the largest products are the fastest.
+    """Halve the list of blocks ``steps`` recursively, because the largest products are the fastest.
 
     The rows of the first half times the columns of the second lie above the diagonal. A single
     block lies on it.
@@ -241,7 +248,7 @@ def gram(matrix_KN: Tensor, *, alpha: Factor = 1.0) -> Tensor:
         if isinstance(alpha, Sequence):
             alpha = alpha[0]
         return gram(matrix_KN[0], alpha=alpha)[None]
-    if halves_squares(matrix_KN) and not isinstance(alpha, Sequence):
+    if has_half_price_gram(matrix_KN) and not isinstance(alpha, Sequence):
         return times(matrix_KN.mT, matrix_KN).mul_(alpha)
     *batch, _, size = matrix_KN.shape
     gram_NN = matrix_KN.new_zeros(*batch, size, size)

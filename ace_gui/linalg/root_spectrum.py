@@ -6,8 +6,8 @@ derivative of a matrix function (Higham, Functions of Matrices, 2008) says what 
 
     ‖δM'‖²_F = Σ_ij H_ij² f[λ_i, λ_j]² λ_j,   f(λ) = λ^(−¼),   f[λ, μ] = (f(λ) − f(μ)) / (λ − μ).
 
-Products of H with a few random vectors measure it. It hurts the smallest directions most. The
-K smallest are therefore separated from the J others by a small rotation, and decomposed again:
+Products of H with a few random vectors measure H. It hurts the smallest directions most. The K
+smallest are therefore separated from the J others by a small rotation, and decomposed again:
 V_Kᵀ M has no large eigenvalue that blurs the small ones. This is repeated up to ``LEVELS`` times.
 Directions that are small enough get one factor instead, and what that costs has a bound.
 
@@ -44,8 +44,8 @@ RESOLVED_SHARE: Final = 4e-4
 """Share of the largest singular value below which a level's eigenvalues are only rounding."""
 
 SEPARATION_SAFETY: Final = 1e4
-"""Safety factor on the estimate of what a separation leaves. The estimate uses blurred singular
-values, and small directions may have far smaller ones.
+"""Safety factor on the estimate of the ‖δM'‖² that remains after ``_separate_``. The estimate uses
+blurred singular values, and small directions may have far smaller ones.
 """
 
 ROWS_AT_A_TIME: Final = 256
@@ -86,7 +86,9 @@ class _FourthRoot:
     """F = (M Mᵀ)^(−¼) of a level's directions."""
 
     map_NN: Tensor | None
-    """F, float32; None if it is diagonal: only ``factors_N`` in the basis of the level above."""
+    """F, float32. None below the first level if all directions get one factor (``factors_N``); F is
+    then diagonal in any basis.
+    """
 
     values_N: Tensor
     """Singular values of M, float64."""
@@ -117,7 +119,7 @@ def root_spectrum(matrix_OI: Tensor, floor: float, limit: float) -> RootSpectrum
         # The sum of the singular values of M is ‖M'‖².
         allowed = (limit / SAFETY) ** 2 * float(eigen.values.double().clamp_(min=0).sqrt().sum())
         root = _fourth_root(wide_RC, eigen, floor / norm, allowed, LEVELS)
-        if root is None or root.map_NN is None:
+        if root is None or root.map_NN is None:  # at this level there is a map if there is a root
             return None
         rooted_RC = times(root.map_NN, wide_RC)
     new_norm = math.sqrt(energy(rooted_RC))
@@ -146,7 +148,7 @@ def _fourth_root(
     values_N = squares_N.sqrt()
     resolution = RESOLVED_SHARE * float(values_N[-1])
     factors_N = values_N.clamp(min=resolution).rsqrt()
-    if floor > resolution:
+    if floor > resolution:  # a lower one is for the next level, whose values are less blurred
         factors_N[values_N <= floor] = 0
     h_squares_N = row_errors(rows_NC, vectors_NN, squares_N, slice(0, None))
     errors_N = _pair_errors(squares_N, factors_N, h_squares_N)
@@ -160,7 +162,9 @@ def _fourth_root(
         error_square += _separate_(rows_NC, vectors_NN, squares_N, count)
         small_KC = times(vectors_NN[:, :count].mT, rows_NC)
         mixed_h_squares_N = row_errors(rows_NC, vectors_NN, squares_N, slice(0, count))
-        mixed_h_squares_N[:count] = 0  # pairs of two small directions are counted in ``small``
+        # What is left of H between small and large directions. Pairs of two small ones are not in
+        # it, as ``small`` has their error.
+        mixed_h_squares_N[:count] = 0
         small = _of_small(small_KC, values_N[:count], floor, allowed, levels)
         if small is None:
             return None
@@ -182,7 +186,10 @@ def _fourth_root(
 
 
 def _map(vectors_NN: Tensor, factors_N: Tensor, small_map_KK: Tensor | None) -> Tensor:
-    """V f Vᵀ, where the smallest K directions may have a map instead of factors."""
+    """V f Vᵀ, where the smallest K directions may have a map instead of factors.
+
+    As A Aᵀ with A = V √f, whose product takes half the operations.
+    """
     factors_N = factors_N.to(vectors_NN.dtype)
     if small_map_KK is None:
         return gram((vectors_NN * factors_N.sqrt()).mT)
@@ -200,8 +207,9 @@ def _of_small(
     """F of the K smallest directions of a level, whose ``values_K`` are inexact.
 
     They get one factor if that is exact enough. A singular value s ≤ τ then becomes s/√τ instead of
-    √s. The error is at most √τ/4, and at most √s. The sum of the s is at most √K times the root of
-    the sum of s², which is measured.
+    √s. The error of one is at most √τ/4, so ‖δM'‖² is at most K τ/16. The error is also at most √s,
+    so ‖δM'‖² is at most the sum of the s. That sum is at most √K times the root of the sum of s²,
+    which is measured.
     """
     count = len(values_K)
     largest = float(values_K[-1])  # τ
@@ -230,8 +238,8 @@ def _count_of_small(
     """How many of the smallest directions to decompose again, so that the others are allowed."""
     # What ``_separate_`` leaves of a direction j if all smaller ones are separated from it: each is
     # mixed into it by H_ji / λ_j.
-    smaller_N = torch.arange(len(h_squares_N), device=h_squares_N.device)
-    second_order_N = smaller_N * h_squares_N / squares_N.square()
+    smaller_count_N = torch.arange(len(h_squares_N), device=h_squares_N.device)
+    second_order_N = smaller_count_N * h_squares_N / squares_N.square()
     separation_N = second_order_N.square() * squares_N.sqrt()
     # The error of the largest direction, of the two largest, and so on.
     sums_N = (errors_N + SEPARATION_SAFETY * separation_N).flip(0).cumsum(0)
@@ -261,15 +269,16 @@ def _separate_(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, count: in
 def _pair_errors(squares_N: Tensor, factors_N: Tensor, h_squares_N: Tensor) -> Tensor:
     """Σ_j H_ji² f[λ_i, λ_j]² (λ_i + λ_j) over j ≥ i, for every i.
 
-    These are the terms of ‖δM'‖², where a pair (i, j) and its reverse are one term, and those of
-    the diagonal count twice. Where two eigenvalues are nearly equal, f[λ_i, λ_j] is the slope of f.
-    ``squares_N``: the λ; ``factors_N``: f of them; ``h_squares_N``: the mean of H_ji² of each j.
+    These are the terms of ‖δM'‖², where a pair (i, j) and its reverse are one term. A pair i = j
+    has λ_i + λ_i instead of λ_i, so it counts twice, which only makes the estimate larger. Where
+    two eigenvalues are nearly equal, f[λ_i, λ_j] is the slope of f. ``squares_N``: the λ;
+    ``factors_N``: f of them; ``h_squares_N``: the mean of H_ji² of each j.
     """
     slopes_N = torch.where(squares_N > 0, factors_N / squares_N / 4, 0)  # without its sign
     errors_N = torch.zeros_like(squares_N)
     for start in range(0, len(squares_N), ROWS_AT_A_TIME):
-        rows = slice(start, start + ROWS_AT_A_TIME)
-        smaller = slice(0, start + ROWS_AT_A_TIME)
+        rows = slice(start, start + ROWS_AT_A_TIME)  # j
+        smaller = slice(0, start + ROWS_AT_A_TIME)  # i: up to the largest j, cut off by ``tril``
         gaps_JI = squares_N[rows, None] - squares_N[smaller]
         differences_JI = factors_N[rows, None] - factors_N[smaller]
         is_close_JI = gaps_JI.abs() <= EQUAL_SHARE * squares_N[smaller]

@@ -32,13 +32,13 @@ SAMPLE: Final = 1 << 14
 """Size of the sample from which an order statistic is estimated."""
 
 
-def kth_smallest(magnitudes: Tensor, rank: int) -> Tensor:
+def kth_smallest(values: Tensor, rank: int) -> Tensor:
     """The ``rank``-th smallest of the values, counted from 1; of any shape, but not empty.
 
     A sample gives two values that almost surely enclose it, and only values between them are
     searched. If the sample was misleading, all values are searched. The result is exact either way.
     """
-    flat = magnitudes.reshape(-1)
+    flat = values.reshape(-1)
     sample = flat[:: max(1, len(flat) // SAMPLE)].sort().values
     index = rank * len(sample) // len(flat)
     # Eight standard deviations of a rank in a random sample, whose variance is at most a quarter of
@@ -100,7 +100,7 @@ def bin_of_rank(counts: Tensor, rank: int) -> tuple[int, int]:
     return index, rank - int(reached[index] - numbers[index])
 
 
-def number_of(upper: int, lower: int) -> float:
+def float32_in_bins(upper: int, lower: int) -> float:
     """The float32 number in these bins."""
     bits = ((upper - ZERO_BIN) << 16) | lower
     if bits < 0:

@@ -1,8 +1,8 @@
 """Singular values and vectors: the leading ones, those of thin products, and changed values.
 
-O outputs, I inputs, R = min(O, I), K triplets or columns. Float64 throughout. There are two ways,
-as in ``polar``: eigenvectors of the smaller Gram matrix if the spectrum makes them accurate, else a
-decomposition of the matrix.
+O outputs, I inputs, R = min(O, I) or a rank, K triplets or columns. Float64 throughout. There are
+two ways, as in ``polar``: eigenvectors of the smaller Gram matrix if the spectrum makes them
+accurate, else a decomposition of the matrix.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Final
 
 import torch
@@ -41,7 +40,9 @@ NORM_TOLERANCE: Final = 1e-6
 """Share of a nuclear norm that may be uncertain."""
 
 ACCURATE_EIGENVALUE: Final = 1e-10
-"""Smallest eigenvalue of a Gram matrix, relative to the largest, whose root is right to 1e-5."""
+"""Smallest eigenvalue of a Gram matrix, relative to the largest, whose root is right to 1e-5. For
+``singular_values`` alone, which needs no vectors.
+"""
 
 MOST_PROJECTED: Final = 32
 """Largest number of singular values for which a separate projection pays."""
@@ -50,7 +51,9 @@ COLUMNS_AT_A_TIME: Final = 1024
 """Columns of a matrix that are multiplied at a time, so that it needs no second copy."""
 
 ROUNDING_SHARE: Final = 1e-7
-"""Singular values up to this share of the largest may be rounding of the Gram matrix."""
+"""Singular values up to this share of the largest may be rounding of the Gram matrix: they count as
+zero where a power below 1 would amplify them.
+"""
 
 _EIGEN_FLOPS: Final = 9.0
 """Operations of an eigendecomposition with vectors, divided by R³: the usual count."""
@@ -76,7 +79,8 @@ class Triplets:
 def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triplets:
     """The k largest singular values and vectors of a float64 matrix, 0 ≤ k ≤ R.
 
-    Fewer if singular values do not exceed ``ZERO_SHARE`` times the largest one, or times ``scale``.
+    Fewer if some do not exceed ``ZERO_SHARE`` times the largest one, or ``ZERO_SHARE`` times
+    ``scale``, the size of numbers from which the matrix was computed.
     """
     if matrix_OI.shape[0] > matrix_OI.shape[1]:
         turned = leading_triplets(matrix_OI.T, k, scale=scale)
@@ -110,11 +114,11 @@ def _by_gram(wide_RC: Tensor, eigen: Eigen, k: int, scale: float) -> Triplets | 
 
 def _by_decomposition(wide_RC: Tensor, eigen: Eigen, k: int, scale: float) -> Triplets:
     """The triplets, also of singular values that the Gram matrix does not resolve."""
-    # The left vectors are the right ones of the transpose, as rows.
-    s_N, rows_NR = _right_singular(wide_RC.T, eigen)
+    # The left vectors are the right ones of the transpose, as rows, in any order. N are not zero.
+    s_N, left_NR = _right_singular_vectors(wide_RC.T, eigen)
     s_N, order_N = s_N.sort(descending=True)
     count = int((s_N[:k] > ZERO_SHARE * scale).sum())
-    return _triplets(wide_RC, rows_NR[order_N[:count]].T, s_N[:count])
+    return _triplets(wide_RC, left_NR[order_N[:count]].T, s_N[:count])
 
 
 def _triplets(wide_RC: Tensor, u_RK: Tensor, s_K: Tensor) -> Triplets:
@@ -175,22 +179,22 @@ def orthogonalised(columns_NK: Tensor) -> Tensor:
 
 def inverse_root(columns_NK: Tensor) -> Tensor:
     """(CᵀC)^(-1/2) of K ≤ N columns C, K × K, restricted to their span as in ``orthogonalised``."""
-    s_R, vh_RK = right_singular(columns_NK)
+    s_R, vh_RK = right_singular_vectors(columns_NK)
     return gram(vh_RK / s_R.sqrt()[:, None])
 
 
-def right_singular(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
-    """Singular values above ``ZERO_SHARE`` of the largest of K ≤ N columns C, and right vectors.
+def right_singular_vectors(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
+    """The singular values of K ≤ N columns C, and their right vectors as rows, R of them.
 
-    They come from the eigenvectors of CᵀC. The few inaccurate ones are improved by a decomposition
-    of C times these vectors. If even their span is inaccurate, C is decomposed. The order is
-    arbitrary.
+    R is the number of values above ``ZERO_SHARE`` of the largest. They come from the eigenvectors
+    of CᵀC. The few inaccurate ones are improved by a decomposition of C times these vectors. If
+    even their span is inaccurate, C is decomposed. The order is arbitrary.
     """
-    return _right_singular(columns_NK, eigenvectors(gram(columns_NK)))
+    return _right_singular_vectors(columns_NK, eigenvectors(gram(columns_NK)))
 
 
-def _right_singular(columns_NK: Tensor, eigen: Eigen) -> tuple[Tensor, Tensor]:
-    """``right_singular``, with the eigenvectors of CᵀC, smallest first."""
+def _right_singular_vectors(columns_NK: Tensor, eigen: Eigen) -> tuple[Tensor, Tensor]:
+    """``right_singular_vectors``, with the eigenvectors of CᵀC, smallest first."""
     squares_K, vectors_KK = eigen
     if not len(squares_K):
         return squares_K, vectors_KK
@@ -271,24 +275,28 @@ def squared_values(matrix_OI: Tensor) -> Tensor:
     return squares.flip(0).clamp_(min=0)
 
 
-def core_values(factors: LowRankFactors) -> Tensor:
+def squared_values_of_product(factors: LowRankFactors) -> Tensor:
     """``squared_values`` of a product B·A, without computing it."""
     values: Tensor = torch.linalg.svdvals(_core(factors)[1])
     return values.square()
 
 
-def rank_for(squares: Tensor, energy: float) -> int:
-    """The smallest rank that keeps this share of the energy; 0 for a zero matrix."""
+def rank_for(squares: Tensor, energy_share: float) -> int:
+    """The smallest rank that keeps this share of the energy; 0 for a zero matrix.
+
+    ``squares``: the squared singular values, largest first.
+    """
     total = float(squares.sum())
     if total == 0:
         return 0
     lost_energies = total - squares.cumsum(0)
-    allowed_loss = (1 - energy) * total + 1e-14 * total  # the last term is for rounding of the sums
+    rounding = 1e-14 * total  # of the sums
+    allowed_loss = (1 - energy_share) * total + rounding
     return int((lost_energies > allowed_loss).sum()) + 1
 
 
 def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> LowRankFactors:
-    """The nearest matrix of this rank (Eckart and Young) to a float64 matrix.
+    """A float64 matrix cut to this rank: the nearest one, by Eckart and Young.
 
     B = U·S and A = Vᵀ; ``balanced``: √S on both sides. If there are fewer singular values than
     ``rank``, the rest are zeros. The matrix is projected onto the leading eigenvectors of the
@@ -378,16 +386,18 @@ def shape_spectrum_(
     ``share``: of the directions (``direction_count``). ``noise``: Frobenius norm of the matrix's
     error. ``power`` ≥ 0. Overwrites a float64 matrix.
     """
-    wide_RC = matrix_OI.to(torch.float64)
-    tall = wide_RC.shape[0] > wide_RC.shape[1]
+    double_OI = matrix_OI.to(torch.float64)
+    tall = double_OI.shape[0] > double_OI.shape[1]
     if tall:
-        wide_RC = wide_RC.mT
+        wide_RC = double_OI.mT
+    else:
+        wide_RC = double_OI
     squares_R, vectors_RR = eigenvectors(gram(wide_RC.mT))
     values_R = squares_R.clamp_(min=0).sqrt_()
-    ranks_R = torch.arange(len(values_R), 0, -1, device=values_R.device)  # 1 for the largest
-    dropped_R = ranks_R > direction_count(share, wide_RC.shape)
+    places_R = torch.arange(len(values_R), 0, -1, device=values_R.device)  # 1 for the largest
+    dropped_R = places_R > direction_count(share, wide_RC.shape)
     factors_R = _factors(values_R, dropped_R, power, noise_floor(noise, wide_RC.shape))
-    map_RR = gram((vectors_RR * factors_R.sqrt()).mT)
+    map_RR = gram((vectors_RR * factors_R.sqrt()).mT)  # U diag(f(s) / s) Uᵀ
     del vectors_RR
     for start in range(0, wide_RC.shape[1], COLUMNS_AT_A_TIME):
         part = wide_RC[:, start : start + COLUMNS_AT_A_TIME]
@@ -407,7 +417,7 @@ def noise_floor(noise: float, shape: tuple[int, ...]) -> float:
 def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     """The outputs, and all else, of a tensor that is taken as a matrix."""
     outputs, *inner_sizes = shape
-    return outputs, prod(inner_sizes)
+    return outputs, math.prod(inner_sizes)
 
 
 def shaping_memory(shape: tuple[int, int]) -> float:
@@ -428,7 +438,8 @@ def _factors(values_R: Tensor, dropped_R: Tensor, power: float, floor: float) ->
     leading_R = values_R.masked_fill(dropped_R, 0.0)
     is_zero_R = dropped_R
     if power < 1:
-        is_zero_R = dropped_R | (values_R <= (ROUNDING_SHARE * largest).clamp(min=floor))
+        smallest_value = (ROUNDING_SHARE * largest).clamp(min=floor)  # the larger of the two
+        is_zero_R = dropped_R | (values_R <= smallest_value)
     bases_R = (values_R / largest).masked_fill(is_zero_R, 1.0)  # no power of 0, which is infinite
     factors_R = bases_R ** (power - 1)
     factors_R.masked_fill_(is_zero_R | (largest == 0), 0.0)

@@ -23,6 +23,7 @@ def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
     """
     is_finite_1 = torch.isfinite(matrix_BII.sum())[None]  # a sum with NaN or infinity is not finite
     steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
+    # What a singular matrix needs to be solved again: the blocks below these are never changed.
     diagonal_blocks = [matrix_BII[:, block, block].clone() for block in steps]
     inverses, is_singular_B = _cholesky_(matrix_BII)
     # Read together: each read waits until the GPU has finished its work.
@@ -54,7 +55,7 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
 
     Returns the inverses of the diagonal blocks of L: multiplying by them is as accurate as solving
     with the blocks, and several times faster. Also returns which matrices are not positive
-    definite. Lower triangles outside the diagonal blocks are never changed.
+    definite. Diagonal blocks are overwritten with what remains of them; blocks below them stay.
     """
     steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
     inverses: list[Tensor] = []

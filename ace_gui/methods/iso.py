@@ -14,7 +14,12 @@ from torch import Tensor
 
 from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import gram, times
-from ace_gui.linalg.singular import Triplets, leading_triplets, orthogonalised, right_singular
+from ace_gui.linalg.singular import (
+    Triplets,
+    leading_triplets,
+    orthogonalised,
+    right_singular_vectors,
+)
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import (
@@ -123,7 +128,7 @@ def specific_size(rank: int, experts: int, common: float) -> int:
 def isotropic(matrix_OI: Tensor) -> Tensor:
     """mean(S) · U Vᵀ of a float64 matrix U S Vᵀ, from the singular vectors of its smaller side."""
     wide = matrix_OI.shape[0] < matrix_OI.shape[1]
-    s_K, vh_KR = right_singular(matrix_OI.T if wide else matrix_OI)
+    s_K, vh_KR = right_singular_vectors(matrix_OI.T if wide else matrix_OI)
     if not len(s_K):
         return torch.zeros_like(matrix_OI)
     root_RR = gram(vh_KR * (s_K.mean() / s_K).sqrt()[:, None])

@@ -10,9 +10,9 @@ from ace_gui.linalg.selection import (
     BINS,
     SAMPLE,
     bin_of_rank,
+    float32_in_bins,
     kth_smallest,
     lower_counts,
-    number_of,
     order_in_rows,
     upper_counts,
 )
@@ -25,7 +25,7 @@ def select(parts: list[torch.Tensor], rank: int) -> float:
     upper, within = bin_of_rank(sum(upper_counts(part) for part in parts), rank)
     counts = sum(lower_counts(part, upper) for part in parts)
     lower, _ = bin_of_rank(counts, within)
-    return number_of(upper, lower)
+    return float32_in_bins(upper, lower)
 
 
 @given(st.lists(lists, min_size=1, max_size=3))

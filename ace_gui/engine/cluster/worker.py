@@ -32,7 +32,7 @@ from ace_gui.engine.merging.units import (
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
-from ace_gui.linalg.products import library
+from ace_gui.linalg.products import product_library
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.processes import go_offline
@@ -69,7 +69,7 @@ class WorkerIdentity:
         return cls(
             node=platform.node(),
             process=os.getpid(),
-            processor=f"{platform.machine()} {vectors}, products by {library()}",
+            processor=f"{platform.machine()} {vectors}, products by {product_library()}",
             device=device_name,
             libraries=dict(library_versions()),
             code=code_digest(*COMPUTING),

@@ -20,7 +20,7 @@ from ace_gui.engine.merging.units import GPU_AHEAD, Workers
 from ace_gui.engine.planning.overridden_rows import spelled_out
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import matrices_at_once
-from ace_gui.linalg.products import library
+from ace_gui.linalg.products import product_library
 from ace_gui.methods import added_sources
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue, SanityCheck
@@ -193,7 +193,7 @@ def make_manifest(
         device=str(device) if workers is None else workers.device,
         threads=torch.get_num_threads() if workers is None else workers.threads,
         side_by_side=at_once,
-        products=library(),
+        products=product_library(),
         measurements=tuple(
             statistics.key
             for statistics in chain.from_iterable(prepared.groundwork.statistics.values())

@@ -70,11 +70,11 @@ from ace_gui.engine.streaming import Assembly, single_threads
 from ace_gui.linalg.singular import (
     LowRankFactors,
     concatenated_factors,
-    core_values,
     cut,
     cut_product,
     rank_for,
     squared_values,
+    squared_values_of_product,
 )
 from ace_gui.machine import peak_memory
 from ace_gui.output_files import RECIPE, staging_folder, writing
@@ -269,7 +269,7 @@ class _AdapterWriting:
         elif energy is None:
             return item.rank
         else:
-            squares = [core_values(product) for product in factors]
+            squares = [squared_values_of_product(product) for product in factors]
         return min(max(rank_for(values, energy) for values in squares), item.rank)
 
     def _write(self, item: Factored | UnfactoredParameter) -> None:

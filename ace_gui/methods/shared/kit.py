@@ -33,7 +33,7 @@ def parameter(
     The form in the window, the command-line help and the checks of a recipe are generated from
     these arguments. ``low_open`` excludes ``low`` itself. ``presets`` are named values to offer.
     ``applies_when``: the name of another parameter, then its values for which this one has an
-    effect, such as ("refine", "all", "agreeing").
+    effect: ``("variant", "published", "measured")``.
     ``differs``: how and why this default departs from the sources; it is appended to the help.
     """
     info = FieldInfo(

@@ -22,9 +22,9 @@ from ace_gui.linalg.selection import (
     INFINITE_BIN,
     ZERO_BIN,
     bin_of_rank,
+    float32_in_bins,
     kth_smallest,
     lower_counts,
-    number_of,
     upper_counts,
 )
 from ace_gui.methods.shared.calls import WrongReturnError, calling
@@ -433,7 +433,7 @@ def _number(counts: Tensor, place: _BinOfRank) -> float:
         lower, _ = bin_of_rank(counts, place.rank)
     else:
         lower = 0
-    return number_of(place.upper, lower)
+    return float32_in_bins(place.upper, lower)
 
 
 def _value_of_rank(values: Tensor, rank: int) -> float:

@@ -67,9 +67,9 @@ STRICT: Final = Tolerance()
 def rounding_of(dtype: torch.dtype) -> float:
     """Root mean square of the relative rounding in this format; 0 for float32 and wider.
 
-    A number m 2^e with a mantissa 1 ≤ m < 2 is rounded to a multiple of ε 2^e, which leaves 1/√12 of
-    that. Relative to the number it is ε / (√12 m): ε/4.9 in the mean if mantissas are spread evenly.
-    A sixth of ε is a little less.
+    A number m 2^e, 1 ≤ m < 2, is rounded to a multiple of ε 2^e, which leaves 1/√12 of that. As a
+    share of the number it is ε / (√12 m): ε/4.9 in the mean if mantissas m are spread evenly. A
+    sixth of ε is a little less.
     """
     eps = torch.finfo(dtype).eps
     if eps > torch.finfo(torch.float32).eps:
