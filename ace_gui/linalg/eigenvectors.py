@@ -29,7 +29,7 @@ class Eigen(NamedTuple):
 def eigenvectors(matrix: Tensor) -> Eigen:
     """The eigenvalues and eigenvectors of a symmetric matrix, or of a batch.
 
-    Reads the lower triangle.     Raises ``torch.linalg.LinAlgError`` if it does not converge, as
+    Reads the lower triangle. Raises ``torch.linalg.LinAlgError`` if it does not converge, as
     for values that are not finite.
     """
     if matrix.dtype == torch.float64 and matrix.numel() and computed_by_numpy(matrix):

@@ -19,7 +19,7 @@ from ace_gui.recipe.file_schema import SCHEMA, in_file, placed
 from ace_gui.recipe.mergekit.key_fates import KeyFate
 from ace_gui.recipe.mergekit.reading import out_dtype_of
 from ace_gui.recipe.mergekit.referenced_models import ReferencedModels
-from ace_gui.recipe.mergekit.schema import FilePart, ModelName, Text
+from ace_gui.recipe.mergekit.schema import FilePart, ReferenceInFile, Text
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.values import OutputDtype, Recipe, model_name
 from ace_gui.recipe.yaml_reader import text_of
@@ -119,7 +119,7 @@ _Prompts = Annotated[list[Text], BeforeValidator(lambda value: [] if value is No
 class MixtureExpertEntry(FilePart):
     """An expert in a file."""
 
-    source_model: ModelName
+    source_model: ReferenceInFile
     positive_prompts: _Prompts = Field(default_factory=list)
     negative_prompts: _Prompts = Field(default_factory=list)
     noise_scale: float | None = None
@@ -130,7 +130,7 @@ class MixtureDocument(FilePart):
     """A file that describes a mixture."""
 
     merge_method: Literal["moe"] = "moe"
-    base_model: ModelName
+    base_model: ReferenceInFile
     attention: dict[str, Any] | str | None = None
     gate_mode: Annotated[str, BeforeValidator(text_of)] = GateMode.HIDDEN.value
     experts: Annotated[list[MixtureExpertEntry], Field(min_length=1)]

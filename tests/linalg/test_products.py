@@ -13,8 +13,8 @@ from ace_gui.linalg.products import (
     add_gram_,
     add_product_,
     gram,
-    library,
     mirror_,
+    product_library,
     times,
     uses_numpy,
 )
@@ -175,7 +175,7 @@ def test_numpy_is_chosen_where_torchs_mkl_leaves_speed_unused(
     monkeypatch.setattr(products, "Path", lambda _: info)  # Linux
     chosen = has_mkl and vendor != "GenuineIntel"
     monkeypatch.setattr(products, "uses_numpy", cache(uses_numpy.__wrapped__))
-    assert [library(), library()] == ["numpy" if chosen else "torch"] * 2
+    assert [product_library(), product_library()] == ["numpy" if chosen else "torch"] * 2
     monkeypatch.setattr(products, "Path", lambda _: tmp_path / "none")  # Windows
     monkeypatch.setenv("PROCESSOR_IDENTIFIER", f"Family 6, {vendor}")
     assert uses_numpy.__wrapped__() == chosen

@@ -75,9 +75,9 @@ class MergekitSettings:
     method: str
     """Its name in mergekit."""
     base: Model | None
-    """The base among the file's models; None if it is not one of them."""
+    """The base's own entry among the file's models; None if it is not one of them."""
     has_base: bool
-    """Whether the file names a base model."""
+    """Whether the file names a base model, which may or may not have an entry."""
     experts: Sequence[Model]
     """The other models."""
     common_scopes: Sequence[Mapping[str, Setting]]
@@ -92,7 +92,7 @@ class MergekitSettings:
     """The numbers that the file leaves to mergekit's defaults."""
 
     def chain(self, name: str, default: Scalar, model: Model | None = None) -> Chain:
-        """A parameter for all tensors, of one model or of the merge."""
+        """The values of a parameter, of one model or of the merge."""
         self.used.add(name)
         scopes = list(self.common_scopes)
         if model is not None:
@@ -114,7 +114,7 @@ class MergekitSettings:
         return [self.number(WEIGHT, 1.0, model) for model in self.experts]
 
     def number(self, name: str, default: float, model: Model | None = None) -> Chain:
-        """A number for all tensors."""
+        """The values of a parameter, which must be numbers."""
         return numbers(self.chain(name, default, model), name)
 
     def of_models(
@@ -128,7 +128,8 @@ class MergekitSettings:
             if len(set(chains)) == 1:
                 common[name] = chains[0]
                 continue
-            value_for_all = chains[0][0]  # of the first model
+            # The recipe must have some common value, but each expert's own one replaces it.
+            value_for_all = chains[0][0]
             common[name] = (value_for_all,)
             for parameters, chain in zip(by_model, chains, strict=True):
                 parameters[name] = chain
@@ -146,10 +147,10 @@ class MergekitSettings:
         return RecipeError(f"this {self.method} of mergekit's: {sentence}.", key=key)
 
 
-Reads = Callable[[MergekitSettings], Translation]
+ReadFunction = Callable[[MergekitSettings], Translation]
 """Translates a file's settings to a method of this package."""
 
-Writes = Callable[[Parameters, tuple[float, ...]], MergekitMethod]
+WriteFunction = Callable[[Parameters, tuple[float, ...]], MergekitMethod]
 """Translates the parameters and weights of a method of this package."""
 
 
@@ -195,7 +196,7 @@ class Counterpart:
     """A difference to report when a file is read."""
     written_note: str = ""
     """A difference to report when a file is written."""
-    reads: Reads | None = None
+    reads: ReadFunction | None = None
     """Reads a method of another kind; None for this kind."""
-    writes: Writes | None = None
+    writes: WriteFunction | None = None
     """Writes a method of another kind; None for this kind."""

@@ -89,7 +89,7 @@ def _is_section(value: Any) -> bool:
 
 def _written(value: Any) -> str:
     """A value as it is written."""
-    return plain(quoted_value(value).strip("'"))
+    return plain(quoted_value(value).strip("'"))  # a table needs no quotes
 
 
 def _fate(key: str, value: Any, recipe: Recipe) -> KeyFate:

@@ -52,7 +52,9 @@ def translated(settings: MergekitSettings) -> Translation:
     return translation
 
 
-def written(method: str, values: Parameters, weights: tuple[float, ...]) -> MergekitMethod:
+def as_mergekit_method(
+    method: str, values: Parameters, weights: tuple[float, ...]
+) -> MergekitMethod:
     """A method of this package as mergekit's. Raises RecipeError if mergekit cannot express it.
 
     ``values``: every parameter of the method.
@@ -135,7 +137,7 @@ def _read(method: Counterpart, settings: MergekitSettings) -> Translation:
     if method.rescales is not None:
         if settings.flag("rescale", default=method.rescales):
             parameters["rescale"] = "by norm"
-        elif method.rescales:
+        elif method.rescales:  # here it is also on by default
             parameters["rescale"] = "none"
     if method.sums:
         parameters |= _summing(settings, method)
@@ -177,8 +179,10 @@ def _read_linear(settings: MergekitSettings) -> Translation:
     """An average of whole weights, which includes the base's if that has a weight."""
     base = settings.base
     all_have_weight = any(WEIGHT in scope for scope in settings.common_scopes)
-    if base is None and settings.has_base and all_have_weight:  # so the base also has it
-        base = Model.model_validate({"model": "base"})  # stands for a model without own settings
+    if base is None and settings.has_base and all_have_weight:
+        # The base also has the weight that all models have. Only its settings are read, of which it
+        # has none of its own.
+        base = Model.model_validate({"model": "base"})
     parameters: dict[str, Chain | Scalar] = {
         "base_weight": 0.0,
         "normalize": settings.flag("normalize", default=True),
@@ -210,7 +214,7 @@ def _base_weight(values: Parameters) -> float | None:
 
 
 def _read_passthrough(settings: MergekitSettings) -> Translation:
-    """One model per slice, times its ``scale``: a sum in which only this model has a weight."""
+    """One model per slice, times its ``scale``: a sum of the base alone, with that weight."""
     scale = settings.number("scale", 1.0, settings.base)
     return Translation(method="linear", parameters={"base_weight": scale, "normalize": False})
 
@@ -254,7 +258,7 @@ def _between_whole_weights(settings: MergekitSettings, *, flatten: bool) -> Tran
         raise settings.refusal("weights that change along the model need a base_model", WEIGHT)
     first = float(first_weight)
     second = float(second_weight)
-    if abs(first + second) < 1e-6:
+    if abs(first + second) < 1e-6:  # as in mergekit
         t = 0.5
     else:
         t = second / (first + second)
@@ -388,6 +392,7 @@ def _by_our_names() -> dict[str, tuple[str, Counterpart]]:
     by_our_names: dict[str, tuple[str, Counterpart]] = {}
     for name, counterpart in METHODS.items():
         by_our_names.setdefault(counterpart.our_name or name, (name, counterpart))
+    # mergekit's slerp is ``base_slerp`` here; our SLERP between two changes is its nuslerp.
     by_our_names["slerp"] = ("nuslerp", Counterpart(writes=_write_slerp))
     return by_our_names
 

@@ -17,7 +17,7 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.counterparts import MergekitSettings, Translation
 from ace_gui.recipe.mergekit.methods import WITHOUT_BASE, translated
 from ace_gui.recipe.mergekit.recognising import could_be_ours
-from ace_gui.recipe.mergekit.referenced_models import Pair, ReferencedModels
+from ace_gui.recipe.mergekit.referenced_models import Folders, ReferencedModels
 from ace_gui.recipe.mergekit.schema import (
     Condition,
     Document,
@@ -167,7 +167,7 @@ def _of_whole_models(
     return replace(recipe, overrides=_rules(translation, recipe.expert_names))
 
 
-def _expert_entry(expert: Pair, weight: float, base: Pair) -> ModelEntry:
+def _expert_entry(expert: Folders, weight: float, base: Folders) -> ModelEntry:
     """An expert of the recipe."""
     model, adapter = expert
     if adapter is None:
@@ -201,7 +201,7 @@ def _rules(translation: Translation, names: Sequence[str], offset: int = 0) -> t
 def _first_as_base(document: Document, part: MergekitSlice) -> Reference:
     """The first model, as the base of a merge that needs none; it counts like any other.
 
-    In an average, an adapter on it is not part of the base.
+    In an average, the base is that model without the adapter on it; with it, it is an expert.
     """
     if document.merge_method not in WITHOUT_BASE:
         raise RecipeError(
@@ -219,7 +219,7 @@ def _of_slices(
 ) -> Recipe:
     """The recipe of an output made of ranges of blocks."""
     bases = [_base_of(document, part, number) for number, part in enumerate(parts)]
-    pairs: dict[Reference, Pair] = {}
+    pairs: dict[Reference, Folders] = {}
     for source in chain.from_iterable(part.sources for part in parts):
         pairs[source.model] = models.pair(source.model)
     base = pairs[bases[0]]
@@ -261,14 +261,14 @@ def _of_slices(
 
 
 def _expert_pairs(
-    parts: Sequence[MergekitSlice], bases: Sequence[Reference], pairs: Mapping[Reference, Pair]
-) -> list[Pair]:
+    parts: Sequence[MergekitSlice], bases: Sequence[Reference], pairs: Mapping[Reference, Folders]
+) -> list[Folders]:
     """The models of all slices, once each, in order, without the base of the whole output.
 
     ``bases``: of each slice, the first one also of the output.
     """
     base = pairs[bases[0]]
-    expert_pairs: list[Pair] = []
+    expert_pairs: list[Folders] = []
     for part, reference in zip(parts, bases, strict=True):
         for source in part.sources:
             pair = pairs[source.model]
@@ -455,9 +455,9 @@ def _token_source(token: Token, name_of: Callable[[Reference], str]) -> TokenSou
     )
 
 
-def _names(recipe: Recipe) -> dict[Pair, str]:
+def _names(recipe: Recipe) -> dict[Folders, str]:
     """The recipe's names of its models."""
-    names: dict[Pair, str] = {}
+    names: dict[Folders, str] = {}
     for entry, name in zip(recipe.models, recipe.expert_names, strict=True):
         if entry.on is None:
             names[entry.model, None] = name

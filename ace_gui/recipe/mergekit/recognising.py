@@ -9,16 +9,20 @@ from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.methods import METHODS
 from ace_gui.recipe.mergekit.schema import Document
 
-_SHARED: Final = frozenset({"merge_method", "base_model", "models", "parameters", "out_dtype"})
+_KEYS_OF_BOTH: Final = frozenset(
+    {"merge_method", "base_model", "models", "parameters", "out_dtype"}
+)
 """Keys that this application's recipes have, too."""
 
-_MERGEKIT_KEYS: Final = frozenset(Document.model_fields) - _SHARED
+_MERGEKIT_KEYS: Final = frozenset(Document.model_fields) - _KEYS_OF_BOTH
 """Keys that only mergekit has."""
 
-_SHARED_PARAMETERS: Final = frozenset({"density", "gamma", "epsilon", "weight", "t", "select_topk"})
+_PARAMETERS_OF_BOTH: Final = frozenset(
+    {"density", "gamma", "epsilon", "weight", "t", "select_topk"}
+)
 """Parameters that stand in both kinds of files under ``parameters``."""
 
-_SHARED_NAMES: Final = frozenset({"normalize", "rescale", "filter_wise", "r", "alpha"})
+_NAMES_OF_BOTH: Final = frozenset({"normalize", "rescale", "filter_wise", "r", "alpha"})
 """Parameters of mergekit that some method here also has, but not under ``parameters`` as there."""
 
 _FOREIGN_NAMES: Final = frozenset(
@@ -36,7 +40,7 @@ _FOREIGN_NAMES: Final = frozenset(
 )
 """Parameters of mergekit that no method here has."""
 
-_MERGEKIT_PARAMETERS: Final = _SHARED_NAMES | _FOREIGN_NAMES
+_MERGEKIT_PARAMETERS: Final = _NAMES_OF_BOTH | _FOREIGN_NAMES
 """Parameters by which a file without other signs is mergekit's."""
 
 _OTHER_DEFAULTS: Final = frozenset(
@@ -46,10 +50,10 @@ _OTHER_DEFAULTS: Final = frozenset(
 
 
 def could_be_ours(document: Document) -> bool:
-    """Whether the same content is also a valid recipe of this application with another merge."""
+    """Whether the content is also a valid recipe of this application, but for a different merge."""
     if document.merge_method not in _OTHER_DEFAULTS:
         return False
-    if _is_only_mergekits(document.model_dump(exclude_unset=True)):
+    if _has_sign_of_mergekit(document.model_dump(exclude_unset=True)):
         return False
     return all(model.parameters.keys() <= {"weight"} for model in document.models or ())
 
@@ -63,18 +67,18 @@ def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
     """
     our_key = _key_of_ours(content, own_keys)
     if our_key:
-        _refuse_mixture(content, our_key, _key_of_mergekit(content, own_keys))
+        _refuse_keys_of_both(content, our_key, _key_of_mergekit(content, own_keys))
         return False
-    if isinstance(content.get("tokenizer"), str):
+    if isinstance(content.get("tokenizer"), str):  # mergekit's is a section
         return False
-    if _is_only_mergekits(content):
+    if _has_sign_of_mergekit(content):
         return True
-    if not _has_method(content) or not content.keys() <= _SHARED:
+    if not _has_method(content) or not content.keys() <= _KEYS_OF_BOTH:
         return False
-    return all(settings.keys() <= _SHARED_PARAMETERS for settings in _parameters(content).values())
+    return all(settings.keys() <= _PARAMETERS_OF_BOTH for settings in _parameters(content).values())
 
 
-def _refuse_mixture(content: Mapping[str, Any], our_key: str, their_key: str) -> None:
+def _refuse_keys_of_both(content: Mapping[str, Any], our_key: str, their_key: str) -> None:
     """Raise RecipeError if a file with a key of ours also has a key of mergekit, if not empty.
 
     A file whose only key of ours is ``vocabulary`` may be mergekit's with an added key. A method
@@ -83,7 +87,7 @@ def _refuse_mixture(content: Mapping[str, Any], our_key: str, their_key: str) ->
     hint = ""
     if our_key == "vocabulary" and not their_key and _has_method(content, _OTHER_DEFAULTS):
         names = _parameters(content).get("parameters", {}).keys()
-        if names <= _SHARED_PARAMETERS | _MERGEKIT_PARAMETERS:
+        if names <= _PARAMETERS_OF_BOTH | _MERGEKIT_PARAMETERS:
             their_key = f"merge_method: {content['merge_method']}"
             hint = ", or add `schema: 1`"
     if their_key:
@@ -121,13 +125,15 @@ def _key_of_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> s
     return ""
 
 
-def _is_only_mergekits(content: Mapping[str, Any]) -> bool:
+def _has_sign_of_mergekit(content: Mapping[str, Any]) -> bool:
     """Whether it has mergekit's keys, parameters, gradients or filters.
 
-    So do files with a method whose base is missing, or is also among the models.
+    A method whose base is missing, or is also among the models, is such a sign, too.
     """
     base = content.get("base_model")
-    if _MERGEKIT_KEYS & content.keys() or (base is None and "merge_method" in content):
+    if _MERGEKIT_KEYS & content.keys():
+        return True
+    if base is None and "merge_method" in content:
         return True
     if base is not None and _has_method(content):
         models = [entry.get("model") for entry in _entries(content).values()]

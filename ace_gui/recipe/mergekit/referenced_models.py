@@ -9,7 +9,7 @@ from pathlib import Path
 from ace_gui.recipe.mergekit.schema import ModelPath, Reference
 from ace_gui.recipe.model_paths import ModelPaths, block_count
 
-Pair = tuple[Path, Path | None]
+Folders = tuple[Path, Path | None]
 """The folders of a model and of the adapter on it; None without an adapter."""
 
 
@@ -38,7 +38,7 @@ class ReferencedModels:
             return self.paths(model.path)
         return self.paths(str(model))
 
-    def pair(self, reference: Reference) -> Pair:
+    def pair(self, reference: Reference) -> Folders:
         """A model, and the adapter on it."""
         if reference.override_architecture:
             self.notes.append(
@@ -55,4 +55,4 @@ class ReferencedModels:
         path = without_notes.path(reference.model)
         if path.is_dir():
             return block_count(path)
-        return block_count(path.parent)
+        return block_count(path.parent)  # a file of weights, beside its config

@@ -13,7 +13,7 @@ from ace_gui.recipe.overrides import ParameterValue
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changes:
+class RuleInMergekit:
     """A rule in mergekit's terms."""
 
     key: str
@@ -61,16 +61,18 @@ class Changes:
             conditions = [*conditions, {"value": default}]
         first_filter = conditions[0].get("filter")
         has_no_default = conditions[-1]["value"] is None
-        is_after_another = not self.is_for_all_names and first_filter not in (None, self.text)
-        if has_no_default or is_after_another:
+        # Outside of its blocks, a gradient has one value. With a condition for another text before
+        # it, that would depend on whether a name has that text, too.
+        is_before_another_text = not self.is_for_all_names and first_filter not in (None, self.text)
+        if has_no_default or is_before_another_text:
             sentence = f"{self.key}: mergekit cannot express {name} for these blocks; remove it."
             raise RecipeError(sentence, key=self.key)
         gradient = self._gradient(conditions[0]["value"], value)
         if not self.is_for_all_names:
-            if first_filter:  # it is the same text: the gradient has its value in other blocks
+            if first_filter == self.text:  # the gradient has its value in other blocks
                 return [{"filter": self.text, "value": gradient}, *conditions[1:]]
             return [{"filter": self.text, "value": gradient}, *conditions]
-        if not first_filter:
+        if first_filter is None:  # the first condition is for all tensors
             return gradient
         gradients = []
         for condition in conditions:
@@ -109,8 +111,8 @@ class Gradient:
         if len(set(self.values)) == 1:
             return self.values[0]
         numbers = [value for value in self.values if _is_number(value)]
-        by_block = numbers[1:]
         are_numbers = len(numbers) == len(self.values)
+        by_block = numbers[1:]  # of use only if all are numbers
         starts_as_outside = len(by_block) <= 1 or numbers[0] == by_block[0]
         if not are_numbers or not starts_as_outside:
             raise RecipeError(
@@ -141,12 +143,12 @@ def _gives(points: Sequence[float], values: Sequence[float]) -> bool:
     return True
 
 
-def finished(value: Any) -> Any:
+def with_gradient_lists(value: Any) -> Any:
     """A part of the document with its gradients as lists."""
     if isinstance(value, dict):
-        return {key: finished(item) for key, item in value.items()}
+        return {key: with_gradient_lists(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [finished(item) for item in value]
+        return [with_gradient_lists(item) for item in value]
     if isinstance(value, Gradient):
         return value.written()
     return value

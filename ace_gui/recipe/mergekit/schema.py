@@ -55,8 +55,8 @@ Settings = Annotated[dict[str, Setting], BeforeValidator(_no_settings_for_none)]
 """Settings by name; a heading with nothing under it has none."""
 
 
-def _path_of(value: object) -> object:
-    """``path@revision`` as a mapping."""
+def _path_mapping_of(value: object) -> object:
+    """``path@revision`` as the mapping of a ``ModelPath``; a mapping stays as it is."""
     value = text_of(value)
     if not isinstance(value, str):
         return value
@@ -66,8 +66,8 @@ def _path_of(value: object) -> object:
     return {"path": value}
 
 
-def _reference_of(value: object) -> object:
-    """``model+adapter`` as a mapping."""
+def _reference_mapping_of(value: object) -> object:
+    """``model+adapter`` as the mapping of a ``Reference``; a mapping stays as it is."""
     value = text_of(value)
     if not isinstance(value, str):
         return value
@@ -91,7 +91,8 @@ class ModelPath(FilePart):
         return f"{self.path}@{self.revision}"
 
 
-_ModelPath = Annotated[ModelPath, BeforeValidator(_path_of)]
+_ModelPath = Annotated[ModelPath, BeforeValidator(_path_mapping_of)]
+"""A path, which a file may also have as the text ``path@revision``."""
 
 
 class Reference(FilePart):
@@ -107,7 +108,8 @@ class Reference(FilePart):
         return f"{self.model}+{self.lora}"
 
 
-ModelName = Annotated[Reference, BeforeValidator(_reference_of)]
+ReferenceInFile = Annotated[Reference, BeforeValidator(_reference_mapping_of)]
+"""A reference, which a file may also have as the text ``model+adapter``."""
 
 
 _Block = Annotated[int, Field(ge=0, le=100_000)]
@@ -117,7 +119,7 @@ _Block = Annotated[int, Field(ge=0, le=100_000)]
 class Model(FilePart):
     """One input. ``layer_range`` only within a slice."""
 
-    model: ModelName
+    model: ReferenceInFile
     parameters: Settings = {}
     layer_range: tuple[_Block, _Block] | None = None
 
@@ -126,7 +128,7 @@ class MergekitSlice(FilePart):
     """A run of blocks of the output."""
 
     sources: Annotated[list[Model], Field(min_length=1)]
-    base_model: ModelName | None = None
+    base_model: ReferenceInFile | None = None
     parameters: Settings = {}
     residual_weight: float | None = None
 
@@ -150,7 +152,7 @@ class TokenRow(FilePart):
     """A row for a token: that of another token, or zeros."""
 
     kind: Literal["model_token", "zero"]
-    model: ModelName | None = None
+    model: ReferenceInFile | None = None
     token: Text = ""
     token_id: Annotated[int, Field(ge=0)] | None = None
 
@@ -158,14 +160,14 @@ class TokenRow(FilePart):
 class Token(FilePart):
     """The row of a token for models that lack it; with ``force`` for all models."""
 
-    source: TokenRow | ModelName | None = None
+    source: TokenRow | ReferenceInFile | None = None
     force: bool = False
 
 
 class TokenizerChoice(FilePart):
     """The tokenizer of the output."""
 
-    source: Literal["base", "union"] | ModelName = "union"
+    source: Literal["base", "union"] | ReferenceInFile = "union"
     tokens: dict[str, Token] = {}
     pad_to_multiple_of: Annotated[int, Field(ge=1)] | None = None
 
@@ -174,13 +176,13 @@ class Document(FilePart):
     """A whole file."""
 
     merge_method: str
-    base_model: ModelName | None = None
+    base_model: ReferenceInFile | None = None
     models: list[Model] | None = None
     slices: list[MergekitSlice] | None = None
     parameters: Settings = {}
     dtype: str | None = None
     out_dtype: str | None = None
-    tokenizer_source: Literal["base", "union"] | ModelName | None = None
+    tokenizer_source: Literal["base", "union"] | ReferenceInFile | None = None
     tokenizer: TokenizerChoice | None = None
     chat_template: Annotated[str, AfterValidator(_template)] | None = None
     modules: dict[str, Module] | None = None
@@ -202,7 +204,7 @@ class RuleTarget(NamedTuple):
     """The tensors that a rule of a recipe is for."""
 
     pattern: str | None
-    """Of their names; None: any name."""
+    """Pattern for their names; None: any name."""
     blocks: str | None
     """Their blocks, as a recipe names them; None: all tensors."""
 
@@ -214,13 +216,13 @@ class ConditionalValue:
     value: Scalar
     """The value."""
     pattern: str | None = None
-    """Of the tensors' names; None: any name."""
+    """Pattern for the tensors' names; None: any name."""
     blocks: tuple[int, int] | None = None
     """The first and the last of the tensors' blocks; None: all tensors."""
 
     def rule_target(self, offset: int) -> RuleTarget:
         """The tensors, if the first block has the number ``offset``."""
-        if self.blocks is None:
+        if self.blocks is None:  # a rule needs a pattern or blocks
             return RuleTarget(pattern=self.pattern or "*", blocks=None)
         first = offset + self.blocks[0]
         last = offset + self.blocks[1]
@@ -243,6 +245,7 @@ def chain_of(
     ``blocks``: their number, for gradients. Raises RecipeError if it is needed and unknown, or if a
     gradient has other values than numbers.
     """
+    # First the conditions up to the one that holds for all tensors, the nearest first.
     nearest_first: list[Chain] = []
     has_value_for_all = False
     for condition in _conditions(name, scopes):
@@ -255,8 +258,8 @@ def chain_of(
             break
     if not has_value_for_all:
         nearest_first.append((ConditionalValue(value=default),))
-    # In a chain the last value counts, so the nearest ones come last. Of several values for the
-    # same tensors, only the last one stays, at its place.
+    # Then the other way round, as the last value of a chain counts, and the nearest must win. Of
+    # several values for the same tensors, only the last one stays, at its place.
     by_tensors: dict[tuple[str | None, tuple[int, int] | None], ConditionalValue] = {}
     for choice in chain.from_iterable(reversed(nearest_first)):
         tensors = (choice.pattern, choice.blocks)
@@ -283,6 +286,7 @@ def _number(value: Scalar, name: str) -> float:
             number = float(value)
     if number is not None and math.isfinite(number):
         return number
+    # An integer beyond floats, whose digits Python may refuse to write.
     text = "a huge number"
     if isinstance(value, str | float | bool):
         text = str(value)
@@ -309,7 +313,7 @@ def rules_of(
     tensors if the order of its chain allows it.
     """
     # By the headings under which a rule has the values. The first value of a common chain is that
-    # of the recipe.
+    # of the recipe, so only the others need rules.
     chains: dict[tuple[str, ...], Chain] = {}
     for name, choices in parameters.items():
         chains["parameters", name] = choices[1:]
@@ -321,7 +325,9 @@ def rules_of(
     targets: list[RuleTarget] = []
     settings_of_rules: list[dict[str, Any]] = []
     for path, choices in chains.items():
-        first_index = 0  # a later choice of a chain must stand in a later rule
+        # In a recipe the last rule for a tensor counts, so a later choice of a chain must stand in
+        # a later rule than those before it.
+        first_index = 0
         for choice in choices:
             target = choice.rule_target(offset)
             if target in targets[first_index:]:
@@ -387,7 +393,7 @@ def _along(
     if blocks > 1:
         values = [interpolated(points, block / (blocks - 1)) for block in range(blocks)]
     else:
-        values = [interpolated(points, 1.0)] * blocks
+        values = [interpolated(points, 1.0)] * blocks  # as in mergekit: a single block has the last
     choices = [ConditionalValue(value=points[0], pattern=pattern)]
     start = 0
     for end in range(1, blocks + 1):

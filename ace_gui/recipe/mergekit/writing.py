@@ -17,8 +17,8 @@ from ace_gui.errors import RecipeError
 from ace_gui.formatting import plain
 from ace_gui.recipe.file_schema import placed
 from ace_gui.recipe.mergekit.counterparts import MergekitMethod, Parameters
-from ace_gui.recipe.mergekit.methods import written
-from ace_gui.recipe.mergekit.rule_changes import Changes, finished
+from ace_gui.recipe.mergekit.methods import as_mergekit_method
+from ace_gui.recipe.mergekit.rule_changes import RuleInMergekit, with_gradient_lists
 from ace_gui.recipe.model_paths import base_config, block_count
 from ace_gui.recipe.overrides import After, Override, in_blocks
 from ace_gui.recipe.values import (
@@ -133,10 +133,10 @@ class _DocumentWriter:
         self.recipe = recipe
         self.values = values
         self.name_of = name_of
-        self.in_mergekit = self._written({})
+        self.mergekit_method = self._written({})
         """The method in mergekit's terms."""
         _refuse_other_choices(recipe)
-        self.notes = list(self.in_mergekit.notes)
+        self.notes = list(self.mergekit_method.notes)
         """A sentence for each thing that mergekit does differently."""
         if _may_keep_heads(recipe):
             self.notes.append(_HEADS)
@@ -145,15 +145,15 @@ class _DocumentWriter:
         if recipe.merge_method == "linear" and _only_copies(recipe):
             self.method = "passthrough"
         else:
-            self.method = self.in_mergekit.method
-            self.common |= self.in_mergekit.parameters
+            self.method = self.mergekit_method.method
+            self.common |= self.mergekit_method.parameters
         references = [self._reference(entry) for entry in recipe.models]
         self.models = dict(zip(recipe.expert_names, references, strict=True))
         """The experts' names in the file, by their names in the recipe."""
         self.weights: dict[str, float] = {}
         """By the experts' names in the recipe; empty if the method has no weights."""
-        if self.in_mergekit.weights is not None:
-            self.weights = dict(zip(self.models, self.in_mergekit.weights, strict=False))
+        if self.mergekit_method.weights is not None:
+            self.weights = dict(zip(self.models, self.mergekit_method.weights, strict=False))
 
     @property
     def _is_passthrough(self) -> bool:
@@ -164,7 +164,7 @@ class _DocumentWriter:
         recipe = self.recipe
         base = _pair(recipe.base_model, recipe.adapter, self.name_of)
         document: dict[str, Any] = {"merge_method": self.method}
-        if self.in_mergekit.with_base:
+        if self.mergekit_method.with_base:
             document["base_model"] = base
         blocks = None
         if not recipe.slices:
@@ -181,9 +181,9 @@ class _DocumentWriter:
             models = self.models
             weights = self.weights
             rules_change_base = any(_BASE in changes.of_models for changes in all_changes)
-            if self.in_mergekit.base_weight is not None or rules_change_base:
+            if self.mergekit_method.base_weight is not None or rules_change_base:
                 models = {_BASE: base, **models}
-                weights = {_BASE: self.in_mergekit.base_weight or 0.0, **weights}
+                weights = {_BASE: self.mergekit_method.base_weight or 0.0, **weights}
             entries = {name: [_entry(model, weights.get(name))] for name, model in models.items()}
             document["models"] = [entries_of_model[0] for entries_of_model in entries.values()]
         for changes in all_changes:
@@ -196,12 +196,14 @@ class _DocumentWriter:
         if isinstance(out_dtype, str):
             document["out_dtype"] = out_dtype
         document |= self._tokenizer(base)
-        content: dict[str, Any] = finished(document)
+        content: dict[str, Any] = with_gradient_lists(document)
         return content
 
     def _written(self, parameters: Mapping[str, ParameterValue]) -> MergekitMethod:
         """The method in mergekit's terms; ``parameters`` replace some of the recipe's."""
-        return written(self.recipe.merge_method, {**self.values, **parameters}, self.recipe.weights)
+        return as_mergekit_method(
+            self.recipe.merge_method, {**self.values, **parameters}, self.recipe.weights
+        )
 
     def _tokenizer(self, base: str) -> dict[str, Any]:
         """The key of the file for the tokenizer; empty if mergekit's default is meant."""
@@ -260,7 +262,7 @@ class _DocumentWriter:
         self, part: Slice, number: int, blocks: range, base: str, entries: Entries
     ) -> dict[str, Any]:
         """A slice of the file. ``blocks``: the numbers of its blocks in the output."""
-        names = {model: name for name, model in self.models.items()}
+        expert_names = {reference: name for name, reference in self.models.items()}
         slice_entries: Entries = {}
         sources: list[dict[str, Any]] = []
         for position, source in enumerate(part.sources):
@@ -272,7 +274,7 @@ class _DocumentWriter:
                 name = _BASE
                 weight = self._weight_of_first()
             else:
-                name = names[model]
+                name = expert_names[model]
                 weight = self.weights.get(name)
             entry = _entry(model, weight, _layers(source, number))
             sources.append(entry)
@@ -280,14 +282,15 @@ class _DocumentWriter:
             entries.setdefault(name, []).append(entry)
         file_slice: dict[str, Any] = {"sources": sources}
         slice_base = sources[0]["model"]
-        if self.in_mergekit.with_base and slice_base != base:
+        if self.mergekit_method.with_base and slice_base != base:
             file_slice["base_model"] = slice_base
         common: dict[str, Any] = {}
         for n, rule in enumerate(part.overrides):
             changes = self._changes(rule, f"slices[{number}].overrides[{n}]", blocks)
             self._put(changes, common, slice_entries)
-        is_weight_scale = self._is_passthrough and not self.values.get("normalize")
-        if is_weight_scale and self.values["base_weight"] != 1:
+        # A sum of one model's weights times ``base_weight`` is mergekit's ``scale``.
+        has_scale = self._is_passthrough and not self.values.get("normalize")
+        if has_scale and self.values["base_weight"] != 1:
             parameters = sources[0].setdefault("parameters", {})
             parameters.setdefault("scale", self.values["base_weight"])
         if common:
@@ -296,11 +299,12 @@ class _DocumentWriter:
 
     def _weight_of_first(self) -> float | None:
         """The weight of a slice's first model, which is its base; None if it has none."""
-        if self._is_passthrough or self.in_mergekit.weights is None or self.in_mergekit.with_base:
+        method = self.mergekit_method
+        if self._is_passthrough or method.weights is None or method.with_base:
             return None
-        return self.in_mergekit.base_weight or 0.0
+        return method.base_weight or 0.0
 
-    def _changes(self, rule: Override, key: str, blocks: range | None) -> Changes:
+    def _changes(self, rule: Override, key: str, blocks: range | None) -> RuleInMergekit:
         """A rule in mergekit's terms; ``blocks``: the models' block numbers. Raises RecipeError."""
         text = _contained_text(rule, key, blocks)
         if rule.merge_method not in (None, self.recipe.merge_method) or rule.disposition:
@@ -309,16 +313,17 @@ class _DocumentWriter:
             )
         if rule.after != After():
             raise RecipeError(f"{key}: {_NOT_AFTER}", key=f"{key}.after")
-        if rule.weights and self.in_mergekit.weights != self.recipe.weights:
+        # Methods without weights have None there, and SLERP has those between its two models.
+        if rule.weights and self.mergekit_method.weights != self.recipe.weights:
             raise RecipeError(
-                f"{key}: mergekit's {self.in_mergekit.method} has no such weights.",
+                f"{key}: mergekit's {self.mergekit_method.method} has no such weights.",
                 key=f"{key}.weights",
             )
         changed = self._written(rule.parameters)
         by_model: dict[str, dict[str, Any]] = {}
         for name, weight in rule.weights.items():
             by_model[name] = {"weight": weight}
-        if changed.base_weight != self.in_mergekit.base_weight:
+        if changed.base_weight != self.mergekit_method.base_weight:
             if self._is_passthrough:
                 base_setting = "scale"
             else:
@@ -331,18 +336,19 @@ class _DocumentWriter:
             is_in_blocks = tuple(in_blocks(number, rule.blocks) for number in blocks)
         of_all = {}
         for name, value in changed.parameters.items():
-            if value != self.in_mergekit.parameters.get(name):
+            if value != self.mergekit_method.parameters.get(name):
                 of_all[name] = value
-        return Changes(
+        return RuleInMergekit(
             key=key, text=text, is_in_blocks=is_in_blocks, of_all=of_all, of_models=by_model
         )
 
-    def _put(self, changes: Changes, common: dict[str, Any], entries: Entries) -> None:
+    def _put(self, changes: RuleInMergekit, common: dict[str, Any], entries: Entries) -> None:
         """Put the changes before the values that they replace; in mergekit the first counts.
 
         ``common``: settings of all models, of the file or of a slice. ``entries``: those models.
         """
-        file_values = dict(self.common)  # as they were before these changes
+        # A copy from before these changes, as ``common`` may be ``self.common``.
+        file_values = dict(self.common)
         for name, value in changes.of_all.items():
             changes.put(common, name, value, file_values.get(name))
         for model, settings in changes.of_models.items():
@@ -353,7 +359,7 @@ class _DocumentWriter:
                         model_settings[name] = common[name]
                     default = file_values.get(name)
                     if model == _BASE:
-                        default = self.in_mergekit.base_weight or 0.0
+                        default = self.mergekit_method.base_weight or 0.0
                     changes.put(model_settings, name, value, default)
 
 
@@ -367,7 +373,8 @@ def _contained_text(rule: Override, key: str, blocks: range | None) -> str:
         contained = _CONTAINS.fullmatch(rule.pattern or "")
         text = contained[1] if contained else None
     has_unknown_blocks = bool(rule.blocks) and blocks is None
-    if rule.role or rule.tensors or text is None or has_unknown_blocks:
+    is_by_role_or_list = bool(rule.role or rule.tensors)
+    if text is None or is_by_role_or_list or has_unknown_blocks:
         raise RecipeError(
             f"{key} is for tensors that a mergekit file cannot name; it can only ask for a "
             "text within their names, as pattern *text* does, and for blocks whose number is "
