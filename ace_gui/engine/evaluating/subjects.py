@@ -12,7 +12,7 @@ from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp, read_config
 from ace_gui.engine.evaluating.adapter_heads import config_with_head, head_tensors
-from ace_gui.engine.modules.in_model import ModulesOf, modules_of
+from ace_gui.engine.modules.in_model import ModulesInModel, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
 from ace_gui.engine.planning.models import OpenedModel, open_files
 from ace_gui.engine.planning.recipe_models import HEADS, RecipeModels
@@ -67,7 +67,7 @@ class Loading:
     """That of the model with its head."""
     replaced: ReplacedTensors | None = None
     """Tensors from other files that are put into the model; None without any."""
-    modules: ModulesOf | None = None
+    modules: ModulesInModel | None = None
     """Modules to attach; None without any."""
     model: Any = None
     """One in memory, which is used unchanged; None to load it."""

@@ -1,8 +1,9 @@
 """Modules in a loaded model: loads a folder with modules.
 
 Twin-Merging and FREE-Merging compute all weights for each example from merged weights and the
-experts' differences. The first mixes all experts by the weights of a router; the second chooses
-one. The input of the router is the merged body's output. H features, T experts.
+experts' differences. The first mixes all experts by the shares that a router gives them; the second
+chooses one. The input of the router is the merged body's output. N examples, L tokens, H features,
+T experts.
 """
 
 from __future__ import annotations
@@ -85,9 +86,10 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
 
 
 class Router(nn.Module):
-    """The weight of each expert, softmax(A (h − centre) / scale + b).
+    """The share of each expert, softmax(A (h − centre) / scale + b).
 
-    If it ``chooses_one``, the expert with the largest weight gets 1, and the others get 0.
+    ``weight`` is A, ``bias`` b. If it ``chooses_one``, the expert with the largest share gets 1,
+    and the others get 0.
     """
 
     centre: Tensor
@@ -107,7 +109,7 @@ class Router(nn.Module):
         self.observer: Observer | None = None
 
     def forward(self, feature_H: Tensor) -> Tensor:
-        """The T weights."""
+        """The T shares."""
         scaled_H = (feature_H - self.centre) / self.scale
         share_T = torch.softmax(self.weight @ scaled_H + self.bias, dim=0)
         if self.chooses_one:
@@ -126,14 +128,14 @@ class _Target:
     part: MatrixPart
     """The elements."""
     form: str
-    """How the changes are stored: the first of ``form_of``: "left", "index" or "whole"."""
+    """How the changes are stored: "left" (and right factors), "index" (and values) or "whole"."""
     owners: tuple[int, ...]
     """Indices of the experts."""
     ranks: tuple[int, ...]
     """Of the experts' low-rank factors; empty for other forms."""
     names: tuple[str, ...]
-    """Names of the tensors: two with the factors of all experts, one with the whole changes of all,
-    or for "index" two per expert, the indices and the values.
+    """Names of the tensors. "left": two, the left and the right factors of all experts. "whole":
+    one, the changes of all. "index": two for each expert in turn, the indices and the values.
     """
 
 
@@ -162,7 +164,7 @@ class ExpertDifferences(nn.Module):
             owner_shares = [shares[t] for t in target.owners]
             if target.form == "index":  # one expert after the other, as indices may repeat
                 flat = elements.reshape(-1)
-                indices = tensors[::2]
+                indices = tensors[::2]  # they take turns with the values
                 values = tensors[1::2]
                 for index, changes, share in zip(indices, values, owner_shares, strict=True):
                     flat = flat.index_add(0, index, changes, alpha=share)
@@ -242,7 +244,8 @@ def _target_of(
     forms = {form_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
     if not owners or len(forms) != 1:
         raise refusal(modules.folder, f"{MODULES} has a row in several forms; merge again.")
-    form, *_ = forms.pop()
+    (suffixes,) = forms  # of the names of an expert's tensors; the first one names the form
+    form = suffixes[0]
     ranks: list[int] = []
     if form == "left":
         lefts = [modules.read(f"{owner}/{row}/left") for owner in owners]
@@ -272,14 +275,16 @@ def _target_of(
 def _make_by_example(model: Any, router: Router, differences: ExpertDifferences) -> None:
     """Replace ``forward`` and ``generate`` by ones that compute the weights first."""
     forward = model.forward
-    prompts = list[bool]()  # not empty while the weights are those of a prompt
+    prompts = list[bool]()  # a flag for both functions: not empty while weights are a prompt's
     signature = inspect.signature(forward)
 
     def shares(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[float]:
         arguments = signature.bind(*args, **kwargs).arguments
-        unnamed = arguments.get("kwargs", {})  # what ``forward`` takes as **kwargs
+        further = arguments.get(
+            "kwargs", {}
+        )  # what ``forward`` does not name, but takes as **kwargs
         with torch.no_grad():
-            feature_H = features(model, {**arguments, **unnamed})[0]
+            feature_H = features(model, {**arguments, **further})[0]
             share_list: list[float] = router(feature_H).tolist()
         return share_list
 
@@ -309,7 +314,7 @@ def _by_prompt(
 
     @wraps(generate)
     def with_prompt_weights(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-        main_input = {}
+        main_input = {}  # by name, as ``generate`` may get it without one
         if inputs is not None:
             main_input[model.main_input_name] = inputs
         prompt = dict(main_input)
@@ -343,8 +348,8 @@ def _weights_of(model: Any, differences: ExpertDifferences, shares: list[float])
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModulesOf:
-    """The modules of a folder, for one model."""
+class ModulesInModel:
+    """The modules of a folder, for one model that is loaded from it."""
 
     folder: Path
     """The merged folder."""
@@ -386,7 +391,7 @@ class ModulesOf:
         one_by_one(model)
 
 
-def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf | None:
+def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesInModel | None:
     """The modules of a merged folder for a task of ``expert``; None if it has none.
 
     ``base``: folder of the base, instead of the one in the recipe. Raises CheckpointError, and
@@ -401,4 +406,4 @@ def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf
     base_folder = base
     if base is None and manifest.base is not None:
         base_folder = base_of(folder)
-    return ModulesOf(folder=folder, kind=manifest.kind, expert=known_expert, base=base_folder)
+    return ModulesInModel(folder=folder, kind=manifest.kind, expert=known_expert, base=base_folder)

@@ -1,8 +1,8 @@
 """Layers of loaded models with routers of MLP blocks, and corrections of heads.
 
-WEMoE mixes the experts' MLP blocks by the weights of a router, which gets the inputs of the block;
-its weights are averaged over the tokens of an example. Representation Surgery corrects the inputs
-of a head.
+WEMoE mixes the experts' MLP blocks by the shares that a router gives them. The router gets the
+inputs of the block, and its shares are averaged over the tokens of an example. Representation
+Surgery corrects the inputs of a head.
 
 N examples, L tokens, I inputs, O outputs, H features; T experts; R the rank.
 """
@@ -22,7 +22,6 @@ from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.modules.stored import (
     BLOCK_ROUTER,
-    MERGED_SHARES,
     MODULES,
     TRAINED,
     block_of,
@@ -35,7 +34,7 @@ ATTRIBUTE: Final = "ace_modules"
 """Attribute name of modules in the model, or in their layer."""
 
 Observer = Callable[[Tensor], None]
-"""Called with the weights of the experts, … × T. They belong to the model and are read-only."""
+"""Called with the shares of the experts, … × T. They belong to the model and are read-only."""
 
 
 class ObservedRouter(Protocol):
@@ -44,9 +43,9 @@ class ObservedRouter(Protocol):
     location: str
     """Its layer."""
     experts: tuple[str, ...]
-    """Names of the experts, in the order of the weights."""
+    """Names of the experts, in the order of the shares."""
     observer: Observer | None
-    """Is called with the weights; None: nobody observes them."""
+    """Is called with the shares; None: nobody observes them."""
 
 
 def routers_of(model: Any) -> Iterator[ObservedRouter]:
@@ -80,6 +79,7 @@ def linear_layer(
     path, _, parameter = destination.name.rpartition(".")
     layer: Any = model.get_submodule(path)
     is_linear = isinstance(layer, nn.Linear | Conv1D) and parameter == "weight"
+    # ``converted``: transformers changes the tensor while it loads it.
     is_as_stored = is_linear and not destination.converted and layer.weight.shape == shape
     if not is_as_stored:
         raise ArchitectureError(
@@ -154,10 +154,11 @@ def put_correction(model: Any, modules: StoredModules, expert: str) -> Correctio
 
 
 class BlockRouter(nn.Module):
-    """Mean over the tokens of A₂ ReLU(A₁ x + b₁) + b₂: the weight of each expert (N × T).
+    """Mean over the tokens of A₂ ReLU(A₁ x + b₁) + b₂: the share of each expert (N × T).
 
-    The first layer called in a block computes the weights; the other layers reuse them. While
-    ``keeps_prompt``, they are computed only once, so that a text keeps those of its prompt.
+    ``hidden`` is A₁, ``hidden_bias`` b₁, ``out`` A₂, ``out_bias`` b₂. The first layer called in a
+    block computes the shares; the other layers reuse them. While ``keeps_prompt``, they are
+    computed only once, so that a text keeps those of its prompt.
     """
 
     hidden: Tensor
@@ -181,7 +182,7 @@ class BlockRouter(nn.Module):
         self.observer: Observer | None = None
 
     def forward(self, input_NLH: Tensor) -> Tensor:
-        """The weights for each example."""
+        """The shares for each example. Tokens may have several dimensions, or be one (N × H)."""
         hidden = torch.relu(input_NLH @ self.hidden.T + self.hidden_bias)
         output = hidden @ self.out.T + self.out_bias
         if output.ndim == 2:  # one vector for each example
@@ -189,8 +190,9 @@ class BlockRouter(nn.Module):
         output_NLT = output.flatten(1, -2)
         return mean_over_tokens(output_NLT, self.mask)
 
-    def shared_weights(self, layer: Any, inputs: Tensor) -> Tensor:
-        """The weights, computed when the block's first layer asks, once a call of the model."""
+    def shares_for(self, layer: Any, inputs: Tensor) -> Tensor:
+        """The shares, computed when the block's first layer asks, once a call of the model."""
+        # In each call of the model the first layer asks before the others.
         is_new_call = layer is self.first_layer and not self.keeps_prompt
         if self.share_NT is not None and not is_new_call:
             return self.share_NT
@@ -202,7 +204,7 @@ class BlockRouter(nn.Module):
         return share_NT
 
     def forget(self, *, keeps_prompt: bool) -> None:
-        """Forget the weights. ``keeps_prompt``: for those that are computed next."""
+        """Forget the shares. ``keeps_prompt``: for those that are computed next."""
         self.first_layer = None
         self.share_NT = None
         self.keeps_prompt = keeps_prompt
@@ -236,9 +238,9 @@ class ExpertChanges(nn.Module):
         """The layer's outputs; ``weight_OI``: its own weight.
 
         A model in use gets one example at a time. In training, a batch has examples of one task,
-        which share the mean of their weights, as in the published code.
+        which all get the mean of their shares, as in the published code.
         """
-        share_T = self.router[0].shared_weights(layer, inputs).mean(dim=0)
+        share_T = self.router[0].shares_for(layer, inputs).mean(dim=0)
         added_share_T = (share_T - self.merged_shares).to(inputs.dtype)
         bias_O = layer.bias
         if self.biases is not None:
@@ -307,7 +309,7 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
     Examples must come one at a time (``one_by_one``). Raises CheckpointError for modules that do
     not fit, and the errors of ``put_layers``.
     """
-    merged_shares = modules.read(TRAINED + MERGED_SHARES)
+    merged_shares = modules.merged_shares()
     layers = list[LinearChange]()
     names = modules.manifest.experts
     for part in modules.layout.parts.values():
@@ -329,7 +331,7 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
         if block not in routers:
             routers[block] = _router(modules, block, len(merged_shares))
     attached = put_layers(model, layers, routers, merged_shares)
-    if not attached or len(merged_shares) != len(modules.manifest.experts):
+    if not attached:
         raise ArchitectureError(f"{type(model).__name__} has none of the blocks of the modules.")
     first = next(model.parameters())
     model.add_module(ATTRIBUTE, nn.ModuleList(attached.values()).to(first.device, first.dtype))
@@ -353,7 +355,7 @@ def _router(modules: StoredModules, block: str, experts: int) -> BlockRouter:
 
 
 def _inform_routers(model: Any, routers: Sequence[BlockRouter]) -> None:
-    """Pass the attention mask of each call to the routers, and keep the weights of a prompt."""
+    """Pass the attention mask of each call to the routers, and keep the shares of a prompt."""
     forward = model.forward
 
     @wraps(forward)
@@ -371,7 +373,7 @@ def _inform_routers(model: Any, routers: Sequence[BlockRouter]) -> None:
     generate = model.generate
 
     @wraps(generate)
-    def generate_with_prompt_weights(*args: Any, **kwargs: Any) -> Any:
+    def generate_with_prompt_shares(*args: Any, **kwargs: Any) -> Any:
         for router in routers:
             router.forget(keeps_prompt=True)
         try:
@@ -380,4 +382,4 @@ def _inform_routers(model: Any, routers: Sequence[BlockRouter]) -> None:
             for router in routers:
                 router.forget(keeps_prompt=False)
 
-    model.generate = generate_with_prompt_weights
+    model.generate = generate_with_prompt_shares

@@ -43,7 +43,7 @@ def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(plain)
     def per_example(*args: Any, **kwargs: Any) -> Any:
-        count = _examples(args, kwargs)
+        count = _example_count(args, kwargs)
         if count <= 1 or any(kwargs.get(name) is not None for name in _CACHES):
             return plain(*args, **kwargs)
         outputs = []
@@ -64,7 +64,7 @@ def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
         named = dict(kwargs)
         if inputs is not None:
             named["inputs"] = inputs
-        count = _examples((), named)
+        count = _example_count((), named)
         if count <= 1:
             return plain(*args, **named)
         texts = []
@@ -98,17 +98,12 @@ def _padding_token(config: Any, argument: int | None) -> int:
     return 0
 
 
-def _examples(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+def _example_count(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     """The number of examples in a call: the rows of the first tensor."""
-    tensors = (
-        argument
-        for argument in (*args, *kwargs.values())
-        if isinstance(argument, Tensor) and argument.ndim
-    )
-    first = next(tensors, None)
-    if first is None:
-        return 1
-    return len(first)
+    for argument in (*args, *kwargs.values()):
+        if isinstance(argument, Tensor) and argument.ndim:
+            return len(argument)
+    return 1
 
 
 def _example(value: Any, n: int, count: int) -> Any:

@@ -1,6 +1,7 @@
 """Linear layers of loaded models with low-rank experts and a gate (SMILE).
 
-N inputs of a layer, I inputs and O outputs of its matrix; T experts; K the rank.
+N inputs of a layer, I inputs and O outputs of its matrix; T experts; K the rank, of which the gate
+uses the first G.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from ace_gui.methods import checked_parameters, get_method
 class SmileExperts(nn.Module):
     """Σ_t λ_t(x) (U_t S_t V_tᵀ x + b_t) of one matrix, for each input x.
 
-    λ: softmax over t of ‖V_t[:, :k_g]ᵀ x‖, of which the ``top`` largest stay and are normalised to
-    1, with k_g = ``gate_rank`` (SMILE, Eqs. 6 to 8). The tensors move with the model to its device,
-    but are not saved with it.
+    λ: softmax over t of ‖V_t[:, :G]ᵀ x‖, of which the ``top`` largest stay and are normalised to 1,
+    with G = ``gate_rank`` (SMILE, Eqs. 6 to 8). ``left_TOK`` has the U_t S_t and ``right_TKI`` the
+    V_tᵀ. The tensors move with the model to its device, but are not saved with it.
     """
 
     left_TOK: Tensor
@@ -95,7 +96,7 @@ def _output_with_experts(layer: Any, arguments: tuple[Any, ...], output: Tensor)
     inputs = arguments[0]
     input_NI = inputs.reshape(-1, inputs.shape[-1])
     result = output.clone()
-    flat = result.view(-1, output.shape[-1])
+    flat = result.view(-1, output.shape[-1])  # the same memory, one output vector per row
     for experts in layer.get_submodule(ATTRIBUTE).children():
         change_NO, weight_NT = experts(input_NI)
         if experts.outputs is None:
@@ -168,6 +169,7 @@ def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: boo
 def _outputs_of(part: MatrixPart, *, transposed: bool) -> Tensor | None:
     """Indices of the outputs that have elements in a part of a layer's matrix; None: all."""
     rows, columns = part.tensor_shape
+    # A matrix of the same shape, in which each element has the number of its output.
     if transposed:
         outputs = torch.arange(columns)
         output_of_element = outputs.expand(rows, columns)

@@ -17,10 +17,11 @@
     EXPERT/TENSOR/index, values int32 and float32, ascending: elements of the tensor, flat
     EXPERT/TENSOR/whole         float32, the tensor's shape
 
-W is the merged tensor. A mask and its scale select from W − W₀. The factors u, s, vh are added to
-W₀; all other forms are differences to W. A difference is ``left`` · ``right``; the factor on the
-input side of the matrix is orthonormal: the rows of ``right``, or where the matrix is stored as
-inputs × outputs, the columns of ``left``. ``/trained/…``, float32: trained tensors.
+W is the merged tensor, W₀ that of the base. By two of the forms, an expert's tensor is
+W₀ + scale · mask ⊙ (W − W₀) or W₀ + u diag(s) vh. By the others it is W plus a difference. One of
+these is ``left`` · ``right``. Its factor on the input side of the matrix is orthonormal: the rows
+of ``right``, or where the matrix is stored as inputs × outputs, the columns of ``left``.
+``/trained/…``, float32: trained tensors.
 
 TENSOR may be one of several matrices in a stored tensor. Such a part, or a whole tensor, is a row;
 the metadata give its elements in the stored tensor, and the experts that have tensors for it.
@@ -100,7 +101,7 @@ def write_manifest(folder: Path, manifest: ModulesManifest) -> None:
 def read_manifest(folder: Path) -> ModulesManifest:
     """The checked ``modules.json`` of a merged folder. Raises CheckpointError."""
     for name in (MANIFEST, MODULES):
-        leads_out = own_file(folder / name, name) is None
+        leads_out = own_file(folder / name, name) is None  # a link to a file elsewhere
         if (folder / name).exists() and leads_out:
             sentence = "This link leads out of the merged folder. Put the file itself there."
             raise refusal(folder / name, sentence)
@@ -166,13 +167,13 @@ MERGED_SHARES: Final = "shared"
 CORRECTION: Final = ("down", "up")
 """Names of the trained tensors of a task's correction, within the expert's name."""
 
-_FORMS: Final = (
-    ("mask", "scale"),
-    ("u", "s", "vh"),
-    ("left", "right"),
-    ("index", "values"),
-    ("whole",),
-)
+MASK: Final = ("mask", "scale")
+"""The form that selects from the merged change."""
+
+TRIPLETS: Final = ("u", "s", "vh")
+"""The form that replaces the merged change."""
+
+_FORMS: Final = (MASK, TRIPLETS, ("left", "right"), ("index", "values"), ("whole",))
 """The last parts of the names of an expert's tensors for a row, by form."""
 
 _BLOCK: Final = re.compile(r"(.*?\.\d+)\.")
@@ -228,10 +229,11 @@ def checked_rows(
     modules: Checkpoint,
     trained: Collection[str] = (),
 ) -> Rows:
-    """The rows of an expert, whose tensors are complete and fit the merged model.
+    """The rows of one expert, after a check of the tensors of all.
 
-    ``trained``: the names of the trained tensors that must exist. Raises CheckpointError if
-    anything in the file is missing, unexpected, or of the wrong type.
+    They are complete and fit the merged model. ``trained``: the names of the trained tensors that
+    must exist. Raises CheckpointError if anything in the file is missing, unexpected, or of the
+    wrong type.
     """
     expected = {TRAINED + name for name in trained}
     for name in expected:
@@ -260,7 +262,8 @@ def checked_rows(
 def _overlap(before: MatrixPart, part: MatrixPart) -> bool:
     """Whether two parts of a tensor may share an element; the first one does not start later.
 
-    Parts over the same elements may take turns in each period.
+    Parts over the same range may take turns: in each ``period`` of elements, one has those from its
+    ``first`` to before its ``last`` (``MatrixPart``).
     """
     if part.start >= before.stop:
         return False
@@ -273,15 +276,11 @@ def _check_part(folder: Path, row: str, part: MatrixPart, merged: Checkpoint) ->
     """Check that the part lies in a tensor of the merged model that can be changed."""
     info = merged.tensors.get(part.tensor)
     size = prod(part.tensor_shape)
-    fits = (
-        info is not None
-        and info.shape == part.tensor_shape
-        and is_float(info.dtype)
-        and 0 <= part.start < part.stop <= size
-        and 0 <= part.first < part.last <= part.period
-        and (part.stop - part.start) % part.period == 0
-    )
-    if not fits:
+    is_of_tensor = info is not None and info.shape == part.tensor_shape and is_float(info.dtype)
+    is_range_inside = 0 <= part.start < part.stop <= size
+    is_period_inside = 0 <= part.first < part.last <= part.period
+    fits = is_of_tensor and is_range_inside and is_period_inside
+    if not fits or (part.stop - part.start) % part.period != 0:
         raise _damaged(folder, f"has `{plain(row)}` at a position that is not in the model", row)
 
 
@@ -304,7 +303,7 @@ def _checked_names(folder: Path, prefix: str, part: MatrixPart, modules: Checkpo
 def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
     """The form in which an expert has a row: the last parts of its tensors' names.
 
-    The first form if it has none of them, which is then missed.
+    The first form if the expert has no tensor for the row; its tensors are then reported missing.
     """
     for form in _FORMS:
         if any(prefix + suffix in modules.tensors for suffix in form):
@@ -328,7 +327,7 @@ def _fits(form: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPa
             if is_whole_tensor:
                 expected_shape = part.tensor_shape
             return dtypes == ["F32"] and shapes[0] == expected_shape
-    # Factors: rows × K, often K singular values, and K × columns of the matrix that the part is.
+    # Factors of the matrix that the part is: rows × K, for ``TRIPLETS`` also K, and K × columns.
     left, *singular_values, right = shapes
     if set(dtypes) != {"F32"} or len(left) != 2 or len(right) != 2:
         return False

@@ -22,10 +22,12 @@ from ace_gui.checkpoints.writer import OutputTensor
 from ace_gui.engine.modules.stored import (
     BLOCK_ROUTER,
     CORRECTION,
+    MASK,
     MERGED_SHARES,
     MODEL_ROUTER,
     MODULES,
     TRAINED,
+    TRIPLETS,
     Layout,
     ModulesManifest,
     Rows,
@@ -65,7 +67,10 @@ class StoredModules:
     """The modules' own tensors."""
 
     def rows(self, expert: str) -> Rows:
-        """The rows of one expert by stored tensor. Raises CheckpointError."""
+        """The rows of one expert by stored tensor: the tensors, or matrices in them, that change.
+
+        Raises CheckpointError.
+        """
         trained = _trained_names(self.manifest, self.layout)
         return checked_rows(self.folder, expert, self.layout, self.merged, self.tensors, trained)
 
@@ -105,6 +110,17 @@ class StoredModules:
         if tensor.is_floating_point():
             require_finite(tensor, name, path_text(self.folder), self.folder / MODULES)
         return tensor
+
+    def merged_shares(self) -> Tensor:
+        """Each expert's share in the merged blocks, T. Raises CheckpointError."""
+        shares = self.read(TRAINED + MERGED_SHARES).reshape(-1)
+        experts = self.manifest.experts
+        if len(shares) != len(experts):
+            sentence = (
+                f"{MODULES} has {len(shares)} shares for {len(experts)} experts; merge again."
+            )
+            raise refusal(self.folder, sentence)
+        return shares
 
     def read_whole(self, expert: str, row: str) -> Tensor:
         """D of a row that is stored whole; zero for an expert without one."""
@@ -186,7 +202,7 @@ class TaskTensors:
 
     @property
     def _head_names(self) -> dict[str, str]:
-        """The expert's names of its own tensors, by their names in the merged model."""
+        """The merged model's names of the expert's own tensors → the expert's names of them."""
         if self.head is None:
             return {}
         expert_names = tuple(self.head.tensors)
@@ -233,7 +249,8 @@ class TaskTensors:
                 change = self._change(row, merged_change=elements - base_elements)
                 elements.copy_(base_elements + change)
             else:
-                elements.add_(self._difference(row, elements.numel()).reshape(elements.shape))
+                difference = self._difference_to_merged(row, elements.numel())
+                elements.add_(difference.reshape(elements.shape))
         remade = result.reshape(merged.shape).to(merged.dtype)
         if not is_finite(remade):
             raise OutputError(
@@ -243,7 +260,7 @@ class TaskTensors:
             )
         return remade
 
-    def _difference(self, row: str, elements: int) -> Tensor:
+    def _difference_to_merged(self, row: str, elements: int) -> Tensor:
         """The expert's tensor minus the merged one, flat."""
         stored = self.modules
         difference = stored.difference(self.expert, row, elements)
@@ -251,14 +268,8 @@ class TaskTensors:
             return difference
         # Those of blocks are differences D_t to the base, and the merged block is the base plus
         # Σ_t share_t D_t.
-        shares = stored.read(TRAINED + MERGED_SHARES).reshape(-1).tolist()
-        experts = stored.manifest.experts
-        if len(shares) != len(experts):
-            raise refusal(
-                stored.folder,
-                f"{MODULES} has {len(shares)} shares for {len(experts)} experts; merge again.",
-            )
-        for expert, share in zip(experts, shares, strict=True):
+        shares = stored.merged_shares().tolist()
+        for expert, share in zip(stored.manifest.experts, shares, strict=True):
             if expert in stored.layout.experts[row]:
                 difference = difference - share * stored.difference(expert, row, elements)
         return difference
@@ -279,7 +290,8 @@ class TaskTensors:
 
 def _changes_base(modules: StoredModules, expert: str, row: str) -> bool:
     """Whether an expert's tensors of a row change the base's weights instead of the merged ones."""
-    return form_of(f"{expert}/{row}/", modules.tensors)[0] in {"mask", "u"}
+    form = form_of(f"{expert}/{row}/", modules.tensors)
+    return form in (MASK, TRIPLETS)
 
 
 def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensors:
@@ -307,7 +319,7 @@ def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensor
             "model with ace_gui.load_model, which attaches them."
         )
     rows = modules.rows(expert)
-    row_names = chain.from_iterable(rows.values())  # the keys of the mappings
+    row_names = chain.from_iterable(parts_by_row.keys() for parts_by_row in rows.values())
     base_folder = base
     opened_base = None
     if any(_changes_base(modules, expert, row) for row in row_names):

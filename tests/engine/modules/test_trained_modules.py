@@ -18,7 +18,7 @@ from ace_gui.checkpoints.input_files import file_digest
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.layers import Correction
-from ace_gui.engine.modules.stored import MANIFEST, MODULES, TRAINED
+from ace_gui.engine.modules.stored import MANIFEST, MERGED_SHARES, MODULES, TRAINED
 from ace_gui.engine.modules.task_tensors import open_task
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.routing import fitted
@@ -293,6 +293,19 @@ def test_a_block_by_its_formula(wemoe: Path, tmp_path):
     weight = weight + sum((s - 0.3) * c for s, c in zip(shares, change("weight"), strict=True))
     bias = bias + sum((s - 0.3) * c for s, c in zip(shares, change("bias"), strict=True))
     np.testing.assert_allclose(output, given @ weight + bias, atol=1e-6)
+
+
+def test_shares_for_another_number_of_experts_are_named_as_such(wemoe: Path, tmp_path):
+    router = {
+        "hidden": torch.zeros(16, 16),
+        "hidden_bias": torch.zeros(16),
+        "out": torch.zeros(3, 16),
+        "out_bias": torch.zeros(3),
+    }
+    tensors = {**blocks(wemoe, **router), MERGED_SHARES: torch.full((3,), 0.3)}
+    copy = retrained(wemoe, tmp_path / "copy", **tensors)
+    with pytest.raises(CheckpointError, match="3 shares for 2 experts"):
+        ace_gui.load_model(copy)
 
 
 def test_wemoe_learns_to_make_answers_sure(bert: Path, tmp_path):
