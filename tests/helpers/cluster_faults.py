@@ -74,7 +74,7 @@ def merged(
 def stop_workers() -> None:
     """Have every worker stop, as a person does with Ctrl+Z."""
     for process in psutil.Process().children(recursive=True):
-        if worker.TITLE in (process.cmdline() or [""])[0]:
+        if worker.WORKER_TITLE in (process.cmdline() or [""])[0]:
             process.suspend()
 
 

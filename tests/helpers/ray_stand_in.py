@@ -95,7 +95,7 @@ class RayStandIn:
         self.starting -= 1
         return self.starting < 0
 
-    def is_there(self) -> bool:
+    def has_servers(self) -> bool:
         return not self.ended
 
     def remote(self, kind: type) -> Any:

@@ -41,7 +41,7 @@ def largest_first(unordered: Iterable[Unit], prepared: Prepared) -> list[Unit]:
 def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
     """Memory for merging the rows of a unit: that of the largest one, and all results.
 
-    Includes what the allocator keeps of freed memory (``with_freed``).
+    ``with_freed`` adds what the allocator keeps of freed memory.
     """
     unit = list(rows)
     results = sum(prod(row.shape) * FORMATS[row.store_dtype].bits // 8 for row in unit)
@@ -60,12 +60,12 @@ class Speed:
     write: float
     """Bytes per second that the writer writes."""
     check: float = 0.0
-    """Seconds for reading back a byte of the output."""
+    """Seconds per byte (not bytes per second) for reading the output back; 0: unknown."""
     tried: Mapping[Any, float] = field(default_factory=dict)
     """Measured seconds for a row, by kind of row (``kind_of``)."""
     ratios: Mapping[Any, float] = field(default_factory=dict)
-    """Measured seconds divided by ``assumed_seconds``, by ``kind_without_shape``. Of several,
-    the largest trial counts.
+    """Measured seconds divided by ``assumed_seconds``, by ``kind_without_shape``. If rows of
+    several shapes were tried, from the one with the most work.
     """
     scan: float = 0.0
     """Seconds for one worker to survey the whole model."""
@@ -147,14 +147,15 @@ def schedule(
         start = heapq.heappop(free_at)
         heapq.heappush(free_at, start + unit.seconds + UNIT_SECONDS)
     merge_seconds = max(free_at)
-    # The writer writes while units are merged. At the end, the system still holds a part in memory.
+    # The writer writes while units are merged. At the end, the system still holds a part in memory,
+    # which it writes then.
     unwritten = min(bytes_to_write, UNWRITTEN_SHARE * total_memory())
     seconds_at_end = unwritten / speed.write
     seconds_meanwhile = bytes_to_write / speed.write - seconds_at_end
     longest = max((unit.seconds for unit in planned), default=0.0)
     if seconds_meanwhile > merge_seconds:
         bottleneck = "writing"
-    elif merge_seconds > 1.1 * longest:
+    elif merge_seconds > 1.1 * longest:  # clearly more: another worker would help
         bottleneck = "work"
     else:
         bottleneck = "largest unit"

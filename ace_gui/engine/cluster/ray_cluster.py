@@ -28,7 +28,7 @@ from ace_gui.engine.cluster import leftovers
 from ace_gui.errors import ClusterError
 
 TICK: Final = 0.1
-"""Seconds of waiting after which the caller may stop."""
+"""Seconds of one wait; between two, whoever waits may stop."""
 
 STARTS: Final = 3
 """Number of attempts to start a cluster on this machine."""
@@ -64,7 +64,7 @@ _one_at_a_time: Final = Lock()
 
 _SETTINGS: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # workers without a GPU keep CUDA_VISIBLE_DEVICES
 }
 """Settings of every cluster, as environment variables."""
 
@@ -73,21 +73,21 @@ _LOCAL_SETTINGS: Final = {
     "RAY_worker_niceness": "0",  # otherwise other processes get the CPU first
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "1",  # nothing in it is worth waiting for
     "RAY_AUTH_MODE": "token",
-    "SPT_NOENV": "1",  # titles of processes leave their environment readable
+    "SPT_NOENV": "1",  # renamed processes keep their environment, in which ``leftovers`` looks
 }
 """Further settings of a cluster that is started on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """The workers' location."""
+    """The workers' location: on this machine (``workers``), or in a cluster (``url``)."""
 
     workers: int | None = None
     """Number of workers on this machine, in a temporary cluster for the merge; None: as many as the
     cluster at ``url`` can run.
     """
     url: str = ""
-    """Address of a cluster; "auto": the one that this machine belongs to."""
+    """Address of a cluster; "auto": the one that this machine belongs to; empty: workers here."""
 
     @classmethod
     def of(cls, text: str) -> Self:
@@ -114,15 +114,15 @@ class RayCluster:
     started them.
     """
 
-    def __init__(self, address: Address, threads: int, *, gpus: bool) -> None:
-        """``threads``: of each worker. ``gpus``: whether each worker needs one."""
+    def __init__(self, address: Address, threads: int, *, needs_gpus: bool) -> None:
+        """``threads``: of each worker. ``needs_gpus``: whether each worker needs one."""
         self.ray: Any = None
         """The module, once the cluster ``is_ready``."""
         self.count = 0
         """Number of workers that it can run, once it ``is_ready``."""
         self._address = address
         self._threads = threads
-        self._gpus = gpus
+        self._needs_gpus = needs_gpus
         self._thread: Thread | None = None
         self._has_begun = Event()
         self._must_end = Event()
@@ -148,7 +148,7 @@ class RayCluster:
             raise self._failure
         return self._has_begun.is_set()
 
-    def is_there(self) -> bool:
+    def has_servers(self) -> bool:
         """Whether Ray's servers on this machine run; those elsewhere report errors themselves."""
         if self._servers:
             return all(map(_runs, self._servers))
@@ -171,7 +171,8 @@ class RayCluster:
                 longest_seconds = END_SECONDS
             self._thread.join(longest_seconds)
         else:
-            for process in self._started_here():  # the thread then notices, and ends
+            # Without its servers, the start fails, and the thread ends.
+            for process in self._started_here():
                 with suppress(psutil.Error):
                     process.kill()
         self._end_leftovers()
@@ -202,7 +203,9 @@ class RayCluster:
         _prepare_ray()
         try:
             self._connect(ray)
-            self.count = _count_of_workers(ray, self._address, self._threads, gpus=self._gpus)
+            self.count = _count_of_workers(
+                ray, self._address, self._threads, needs_gpus=self._needs_gpus
+            )
             self.ray = ray
             self._has_begun.set()
             self._must_end.wait()
@@ -299,8 +302,9 @@ def _token() -> str:
 def _prepare_ray() -> None:
     """Make Ray read its settings again, and log what its servers report.
 
-    Ray reads only once per process how clusters are protected, and they differ. It prints reports
-    among a command's results; ``log_to_driver`` concerns only the output of workers.
+    Ray reads only once per process how clusters are protected, while a local one has a token and
+    others may have none. It prints reports among a command's results; ``log_to_driver`` concerns
+    only the output of workers.
     """
     raylet: Any = import_module("ray._raylet")
     raylet.Config.initialize("")
@@ -324,7 +328,8 @@ def _require_answer(url: str, must_end: Event) -> None:
     process.start()
     sending.close()  # the other process has its own copy
     try:
-        for seconds in (IMPORT_SECONDS, REACH_SECONDS):  # ``_ask`` sends two replies
+        # ``_ask`` sends a reply when it has imported Ray, and one when the cluster has answered.
+        for seconds in (IMPORT_SECONDS, REACH_SECONDS):
             failure = _failure_in_reply(receiving, seconds, must_end)
             if failure:
                 raise _unreachable(url, failure)
@@ -336,7 +341,10 @@ def _require_answer(url: str, must_end: Event) -> None:
 
 
 def _failure_in_reply(connection: Connection, seconds: float, must_end: Event) -> str:
-    """What the other process says went wrong; empty for success."""
+    """What the other process says went wrong; empty for success.
+
+    If it ``must_end``, the sentence does not matter, as the merge has been stopped.
+    """
     started = time.monotonic()
     while not connection.poll(TICK):
         if must_end.is_set() or time.monotonic() - started > seconds:
@@ -377,25 +385,25 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-def _count_of_workers(ray: Any, address: Address, threads: int, *, gpus: bool) -> int:
+def _count_of_workers(ray: Any, address: Address, threads: int, *, needs_gpus: bool) -> int:
     """The number of workers of a cluster: as requested, or as many as it can run.
 
     Raises ClusterError if it cannot run any.
     """
-    if address.workers and not gpus:
+    if address.workers and not needs_gpus:  # processors are shared, if need be
         return address.workers
     resources = ray.cluster_resources()
-    if gpus:
+    if needs_gpus:
         possible = int(resources.get("GPU", 0))
     else:
         possible = int(resources.get("CPU", 0)) // threads
-    if gpus and address.workers and address.workers > possible:
+    if needs_gpus and address.workers and address.workers > possible:
         raise ClusterError(
             f"There are {possible} GPUs for {address.workers} workers; ask for {possible}."
         )
     if not possible:
         resource = "processor"
-        if gpus:
+        if needs_gpus:
             resource = "GPU"
         raise ClusterError(f"The cluster has no {resource} for a worker; add machines to it.")
     if address.workers:

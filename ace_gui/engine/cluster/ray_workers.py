@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
 from ace_gui.engine.cluster.ray_cluster import TICK, Address, RayCluster
-from ace_gui.engine.cluster.worker import NoMemory, Worker, WorkerIdentity
+from ace_gui.engine.cluster.worker import Worker, WorkerIdentity, WorkerLost
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, UnitMerged
@@ -34,7 +34,7 @@ MIXED_NOTE: Final = (
 )
 
 
-ATTEMPTS: Final = 3
+MOST_LOSSES: Final = 3
 """Number of workers lost during one call after which the merge gives up."""
 
 AHEAD: Final = 2
@@ -74,27 +74,30 @@ class Call:
 class _Member:
     """A worker."""
 
-    handle: Any
+    actor: Any
     """Ray's handle of its ``Worker``."""
     identity: WorkerIdentity | None = None
     """None while it starts."""
-    calls_by_handle: dict[Any, Call] = field(default_factory=dict)
+    calls_by_result: dict[Any, Call] = field(default_factory=dict)
     """Its calls by Ray's handles of their results, in order; the first one is running."""
     running_since: float = field(default_factory=time.monotonic)
     """When it could begin the running call, by ``time.monotonic``."""
 
     def send(self, call: Call) -> None:
         """Have it run a call, after those that it has."""
-        handle = self.handle.do.remote(call.name, *call.arguments)
-        self.calls_by_handle[handle] = call
+        result = self.actor.do.remote(call.name, *call.arguments)
+        self.calls_by_result[result] = call
 
     def calls_besides(self, start: Call) -> list[Call]:
         """Its calls, without the one by which it starts."""
-        return [call for call in self.calls_by_handle.values() if call is not start]
+        return [call for call in self.calls_by_result.values() if call is not start]
 
 
 class RayWorkers:
-    """``units.Workers`` of a cluster, started when there is work and removed by ``close``."""
+    """The workers of a cluster, started when there is work and removed by ``close``.
+
+    They have the methods of ``merging.units.Workers``, by which a merge uses them.
+    """
 
     def __init__(self, cluster: RayCluster, threads: int, device: str) -> None:
         """``threads``, ``device``: of each worker."""
@@ -115,6 +118,7 @@ class RayWorkers:
         self._computing_kinds: set[tuple[str, str]] = set()
         """Processor and device of the workers, as far as they differ."""
         self._start_call = Call(name="identity")
+        """The first call of every worker that has a result: it says that the worker has started."""
         self._has_written = False
         """Whether a worker has written tensors itself."""
 
@@ -166,10 +170,13 @@ class RayWorkers:
         arguments: Sequence[tuple[Any, ...]],
         about: Sequence[str],
     ) -> Iterator[tuple[int, Any] | None]:
-        """Call the function with each of the arguments; yield each result with its index."""
+        """Call the function with each of the arguments; yield each result with its index.
+
+        ``about``: for each of them, a tensor or model, for messages.
+        """
         calls = [
-            Call(name="run", arguments=(function, argument), about=word)
-            for argument, word in zip(arguments, about, strict=True)
+            Call(name="run", arguments=(function, arguments_of_call), about=subject)
+            for arguments_of_call, subject in zip(arguments, about, strict=True)
         ]
         return self.results(calls, ahead=1)
 
@@ -227,7 +234,7 @@ class RayWorkers:
         """
         self._broadcasts[name] = arguments
         for member in self._members:
-            member.handle.do.remote(name, *arguments)
+            member.actor.do.remote(name, *arguments)
 
     def results(
         self, calls: Sequence[Call], *, ahead: int = AHEAD
@@ -261,7 +268,7 @@ class RayWorkers:
 
     def _busy(self) -> list[_Member]:
         """The workers that have calls."""
-        return [member for member in self._members if member.calls_by_handle]
+        return [member for member in self._members if member.calls_by_result]
 
     def _require_cluster(self) -> None:
         """Raise ClusterError if the cluster has ended.
@@ -269,7 +276,7 @@ class RayWorkers:
         Ray itself would wait for it, then kill this process.
         """
         if time.monotonic() - self._checked_at > WATCH_SECONDS:
-            if not self._cluster.is_there():
+            if not self._cluster.has_servers():
                 raise ClusterError(ENDED)
             self._checked_at = time.monotonic()
 
@@ -283,11 +290,11 @@ class RayWorkers:
             gpus = 0
         else:
             gpus = 1
-        actor = self._ray.remote(Worker)
-        actor = actor.options(num_cpus=self.threads, num_gpus=gpus, max_restarts=0)
-        member = _Member(actor.remote(self.threads, self.device))
+        actor_class = self._ray.remote(Worker)
+        actor_class = actor_class.options(num_cpus=self.threads, num_gpus=gpus, max_restarts=0)
+        member = _Member(actor_class.remote(self.threads, self.device))
         for name, arguments in self._broadcasts.items():
-            member.handle.do.remote(name, *arguments)
+            member.actor.do.remote(name, *arguments)
         member.send(self._start_call)
         self._members.append(member)
 
@@ -298,17 +305,17 @@ class RayWorkers:
                 if not waiting or len(member.calls_besides(self._start_call)) >= limit:
                     continue
                 call = waiting.popleft()
-                if not member.calls_by_handle:
+                if not member.calls_by_result:
                     member.running_since = time.monotonic()
                 member.send(call)
 
     def _arrived(self, waiting: deque[Call]) -> Iterator[tuple[Call, Any]]:
         """Results that arrive within a moment; calls of lost workers go back to ``waiting``."""
         busy = self._busy()
-        handles = [next(iter(member.calls_by_handle)) for member in busy]  # of running calls
+        handles = [next(iter(member.calls_by_result)) for member in busy]  # of running calls
         ready, _ = self._ray.wait(handles, timeout=TICK)
         for member, handle in zip(busy, handles, strict=True):
-            call = member.calls_by_handle[handle]
+            call = member.calls_by_result[handle]
             if handle not in ready:
                 if call is self._start_call:
                     limit = STARTING_SECONDS
@@ -318,10 +325,10 @@ class RayWorkers:
                     self._remove_lost(member, waiting)
                 continue
             result = self._result_of(handle)
-            if isinstance(result, NoMemory):
+            if isinstance(result, WorkerLost):
                 self._remove_lost(member, waiting)
                 continue
-            del member.calls_by_handle[handle]
+            del member.calls_by_result[handle]
             member.running_since = time.monotonic()
             if isinstance(result, WorkbenchError):
                 raise result
@@ -332,7 +339,7 @@ class RayWorkers:
                 yield call, result
 
     def _result_of(self, handle: Any) -> Any:
-        """The result of a call. NoMemory also if the worker is lost: either way it is replaced."""
+        """The result of a call; WorkerLost if there is none."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(handle)
@@ -343,10 +350,10 @@ class RayWorkers:
             errors.OutOfMemoryError,
             errors.NodeDiedError,
         ):
-            return NoMemory()
+            return WorkerLost()
         except Exception as error:
             if is_out_of_memory(error):  # also while sending the result
-                return NoMemory()
+                return WorkerLost()
             raise
 
     def _remove_lost(self, member: _Member, waiting: deque[Call]) -> None:
@@ -356,16 +363,16 @@ class RayWorkers:
         """
         self.lost += 1
         self._dismiss(member)
-        running = next(iter(member.calls_by_handle.values()))
+        running = next(iter(member.calls_by_result.values()))
         running.losses += 1
-        if running.losses >= ATTEMPTS:
+        if running.losses >= MOST_LOSSES:
             raise _too_many_losses(running, starting=running is self._start_call)
         calls = member.calls_besides(self._start_call)
         waiting.extendleft(reversed(calls))  # in their order: ``extendleft`` reverses it again
 
     def _dismiss(self, member: _Member) -> None:
         with suppress(Exception):  # Ray may raise anything for a lost worker
-            self._ray.kill(member.handle)
+            self._ray.kill(member.actor)
         if member.identity is not None:
             member.identity.kill()
         self._members.remove(member)
@@ -375,7 +382,7 @@ class RayWorkers:
 
         Raises ClusterError for one of another version.
         """
-        self._start_call.losses = 0
+        self._start_call.losses = 0  # so only losses in a row count, as all workers share the call
         here = WorkerIdentity.here("cpu")
         if worker.code != here.code or worker.libraries != here.libraries:
             raise ClusterError(
@@ -399,7 +406,7 @@ def workers_at(
         yield None
         return
     address = Address.of(cluster)
-    gpus = device.startswith("cuda")
+    needs_gpus = device.startswith("cuda")
     if find_spec("ray") is None:
         raise ClusterError(
             "Merging on a cluster needs Ray; install it, in the folder of the source, with: "
@@ -411,12 +418,12 @@ def workers_at(
         worker_threads = max(1, processors() // address.workers)
     else:
         worker_threads = 1
-    if gpus:
-        worker_device = "cuda:0"
+    if needs_gpus:
+        worker_device = "cuda:0"  # Ray shows each worker only its own
     else:
         worker_device = "cpu"
     with (
-        closing(RayCluster(address, worker_threads, gpus=gpus)) as ray_cluster,
+        closing(RayCluster(address, worker_threads, needs_gpus=needs_gpus)) as ray_cluster,
         closing(RayWorkers(ray_cluster, worker_threads, worker_device)) as workers,
     ):
         yield workers
@@ -433,7 +440,7 @@ def _too_many_losses(call: Call, *, starting: bool) -> ClusterError:
     else:
         memory = ""
     return ClusterError(
-        f"{ATTEMPTS} workers were lost while they worked on `{call.about}`{memory}; give workers "
-        "more memory, then resume.",
+        f"{MOST_LOSSES} workers were lost while they worked on `{call.about}`{memory}; give "
+        "workers more memory, then resume.",
         tensor=call.about,
     )

@@ -1,8 +1,8 @@
 """Measures the speed of workers on some units of the merge itself.
 
 No cost model of a method is needed. Trials are timed from reading to writing, on all workers at
-once, because these share a machine's memory and disk. Without workers, as many matrices are tried
-at once as the merge has in work. Then the output is read back, as at the end of a merge.
+once, because these share a machine's memory and disk. Without workers, this process tries as many
+matrices at once as it would merge at once. Then the output is read back, as at the end of a merge.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def measured_speed(prepared: Prepared, workers: RayWorkers | None = None) -> Spe
     with TemporaryDirectory(prefix="ace-trial-") as folder:
         for rows in _rows_by_kind(prepared):
             ways = _ways(rows[0], readers, workers)
-            expected = speed.seconds(rows[0], prepared) * ways.in_turn
+            expected = speed.seconds(rows[0], prepared) * ways.at_once
             remaining = _allowed(prepared, speed) - (time.monotonic() - began)
             if expected > remaining:
                 continue
@@ -114,7 +114,7 @@ def measured_speed(prepared: Prepared, workers: RayWorkers | None = None) -> Spe
 
 
 def _allowed(prepared: Prepared, speed: Speed) -> float:
-    """Seconds for trials of a merge that takes so long by what is known so far."""
+    """Seconds for trials of a merge, by how long it takes at this speed."""
     forecast = sum(speed.seconds(row, prepared) for row in prepared.plan.rows if row.in_base)
     return max(TRIAL_SECONDS, TRIAL_SHARE * forecast)
 
@@ -127,20 +127,20 @@ class _Ways:
     """What merges units."""
     count: int
     """How many units are merged at once."""
-    in_turn: int
-    """Of how many units at once the seconds count for one worker."""
+    at_once: int
+    """How many units one worker merges at once, so that each takes longer than it counts for."""
 
 
 def _ways(row: PlanRow, readers: Readers, workers: RayWorkers | None) -> _Ways:
     """By the workers, or by this process as it merges."""
     if workers is not None:
-        return _Ways(merge_units=workers.merged, count=workers.count, in_turn=1)
+        return _Ways(merge_units=workers.merged, count=workers.count, at_once=1)
     if readers.prepared.is_whole(row):
         at_once = matrices_at_once(readers.prepared, None)
     else:
         at_once = 1
     merge_units = partial(_merged_here, readers, at_once)
-    return _Ways(merge_units=merge_units, count=at_once, in_turn=at_once)
+    return _Ways(merge_units=merge_units, count=at_once, at_once=at_once)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan
     large = [trial for trial in trials if row_bytes(trial[0], prepared) > LARGE]
     flops = ASSUMED_FLOPS
     read = ASSUMED_BYTES
-    for row, timed in large:  # of the trials for each of the two speeds, the largest counts
+    for row, timed in large:  # they go from small to large: the largest for each speed stays
         if prepared.is_whole(row):
             flops = max(row_flops(row, prepared), 1.0) / timed.seconds
         else:
@@ -177,7 +177,7 @@ def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan
         largest = max(checked, key=lambda timed: timed.synced_bytes)
         check = largest.check_seconds / largest.synced_bytes
     ratios = {}
-    for row, timed in large:  # of equal keys, the largest trial counts
+    for row, timed in large:  # here, too, the largest for each key stays
         ratio = timed.seconds / assumed_seconds(row, prepared)
         ratios[kind_without_shape(row, prepared)] = ratio
     tried = {kind_of(row, prepared): timed.seconds for row, timed in trials}
@@ -205,7 +205,7 @@ def _rows_by_kind(prepared: Prepared) -> Iterator[list[PlanRow]]:
 
 def _tried(sample: Sequence[Unit], prepared: Prepared, ways: _Ways, folder: Path) -> _Timed:
     """Units of rows of one kind, merged by all workers at once, written and read back."""
-    rows = {row.tensor: row for unit in sample for row in unit}
+    rows = {row.tensor: row for unit in sample for row in unit}  # by the stored tensor's name
     dtype = sample[0][0].output_dtype(prepared.recipe.out_dtype)
     outputs = [
         OutputTensor(name=name, dtype=dtype, shape=row.tensor_shape)
@@ -213,7 +213,8 @@ def _tried(sample: Sequence[Unit], prepared: Prepared, ways: _Ways, folder: Path
         if row.part is None  # parts are sent, not written by workers
     ]
     synced_bytes = sum(output.nbytes for output in outputs)
-    shards = plan_shards(outputs, synced_bytes + 1)  # the limit of a shard: all fit into one
+    limit = synced_bytes + 1  # of a shard, so that all fit into one
+    shards = plan_shards(outputs, limit)
     (folder / TOKEN).write_text(TRIAL, encoding="ascii")
     shared = SharedOutput(store=folder, model=folder, shards=shards, token=TRIAL)
     ShardedWriter(folder, shards)  # makes the files, to which workers write
@@ -230,9 +231,9 @@ def _tried(sample: Sequence[Unit], prepared: Prepared, ways: _Ways, folder: Path
         file.unlink()
     if len(seconds) > ways.count:  # of several rounds, the first only warms the workers up
         seconds = seconds[ways.count :]
-    mean = fmean(seconds) / len(sample[0]) / ways.in_turn
+    seconds_of_row = fmean(seconds) / len(sample[0]) / ways.at_once
     return _Timed(
-        seconds=mean,
+        seconds=seconds_of_row,
         synced_bytes=synced_bytes,
         sync_seconds=sync_seconds,
         check_seconds=check_seconds,
@@ -259,15 +260,16 @@ def _units_to_try(
 
     Large ones are repeated only where there are fewer than workers.
     """
-    packs = units(rows, prepared, torch.device("cpu"))
-    if len(packs) > 1:
-        packs = packs[:-1]  # the last may be smaller
-    number = rounds * count
-    is_large = prod(rows[0].shape) * len(packs[0]) > LARGE_UNIT
+    candidates = units(rows, prepared, torch.device("cpu"))
+    if len(candidates) > 1:
+        candidates = candidates[:-1]  # the last may be smaller
+    trial_count = rounds * count
+    is_large = prod(rows[0].shape) * len(candidates[0]) > LARGE_UNIT
     if is_large:
-        number = max(count, min(len(packs), number))
-    indices = [len(packs) * n // number for n in range(number)]
-    return [packs[index] for index in indices]
+        trial_count = max(count, min(len(candidates), trial_count))
+    # Equally distant ones, and some of them several times if there are fewer candidates.
+    indices = [len(candidates) * n // trial_count for n in range(trial_count)]
+    return [candidates[index] for index in indices]
 
 
 def _merged_here(
@@ -322,7 +324,10 @@ def _scan_time(group: SurveyGroup, prepared: Prepared, workers: RayWorkers | Non
 
 
 def _rows_to_scan(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
-    """Rows from all over the model that fill about a call for each of ``count`` workers."""
+    """Rows from all over the model that fill about a call for each of ``count`` workers.
+
+    Of as many calls as all rows would fill, every ``step``-th row leaves about ``count``.
+    """
     candidates = [row for row in rows if prod(row.shape) <= SCANNED_ELEMENTS]
     if not candidates:
         candidates = list(rows)

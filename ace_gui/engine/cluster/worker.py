@@ -39,6 +39,9 @@ from ace_gui.processes import go_offline
 from ace_gui.recipe import Recipe
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 
+WORKER_TITLE: Final = "ray::Worker"
+"""Title of the process of a ``Worker``."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerIdentity:
@@ -84,17 +87,13 @@ class WorkerIdentity:
             with suppress(psutil.Error):
                 process = psutil.Process(self.process)
                 command = process.cmdline()
-                is_worker = bool(command) and TITLE in command[0]
+                is_worker = bool(command) and WORKER_TITLE in command[0]
                 if is_worker:  # the id may be reused for another process
                     process.kill()
 
 
-TITLE: Final = "ray::Worker"
-"""Title of the process of a ``Worker``."""
-
-
-class NoMemory:
-    """The result of a call that ran out of memory."""
+class WorkerLost:
+    """The result of a call that ran out of memory, or whose worker has ended: it is replaced."""
 
 
 class Worker:
@@ -104,13 +103,16 @@ class Worker:
         go_offline()
         use_threads(threads)
         self._device = device
-        self._failure: WorkbenchError | NoMemory | None = None
+        self._failure: WorkbenchError | WorkerLost | None = None
         """The first failure, which all later calls return."""
+        # Set by ``prepare``, which is called first:
         self._prepared: Prepared
         self._readers: Readers
         self._budgets: MemoryBudgets
         self._rows: dict[str, PlanRow]
+        # Set by ``set_scan``, before any ``scan``:
         self._scan: Scan
+        # Set by ``set_merge``, before any ``merge``:
         self._dtypes: Mapping[str, str]
         self._output: SharedOutput | None
 
@@ -127,7 +129,7 @@ class Worker:
             except (MemoryError, RuntimeError, OSError) as error:
                 if not is_out_of_memory(error):
                     raise
-                self._failure = NoMemory()
+                self._failure = WorkerLost()
         return self._failure
 
     def identity(self) -> WorkerIdentity:
@@ -135,15 +137,16 @@ class Worker:
         return WorkerIdentity.here(self._device)
 
     def prepare(
-        self, recipe: Recipe, headers: str, measured: Mapping[Need, Sequence[Path]]
+        self, recipe: Recipe, expected_digest: str, measured: Mapping[Need, Sequence[Path]]
     ) -> None:
         """Open the models of a merge.
 
-        ``headers``: the ``layout_digest`` expected here; ``measured``: folders of measurements.
+        ``expected_digest``: the ``layout_digest`` of the machine that merges; ``measured``: folders
+        of measurements.
         Raises ClusterError if the models differ on this machine.
         """
         self._prepared = prepare(recipe)
-        if layout_digest(self._prepared) != headers:
+        if layout_digest(self._prepared) != expected_digest:
             raise ClusterError(
                 f"The models on {platform.node()} are not those on the machine that merges; give "
                 "all machines the same files under the same paths."

@@ -108,7 +108,7 @@ def test_the_folder_is_ours_alone_and_the_token_in_no_file(monkeypatch, tmp_path
     """Also where the temporary folder's path is too long for sockets in it."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = os.environ.copy()
-    cluster = RayCluster(Address.of("local:1"), 1, gpus=False)
+    cluster = RayCluster(Address.of("local:1"), 1, needs_gpus=False)
     cluster._begin_guard()
     folder = Path(cluster._folder)
     guard = cluster._guard

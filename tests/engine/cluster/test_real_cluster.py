@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from ace_gui.engine.cluster.ray_cluster import LONGEST_FOLDER
-from ace_gui.engine.cluster.worker import TITLE
+from ace_gui.engine.cluster.worker import WORKER_TITLE
 from tests.helpers.cluster_faults import DOOMED
 from tests.helpers.command import ace_gui_process
 from tests.helpers.models import gpt2_family
@@ -79,7 +79,7 @@ def test_the_head_is_killed(tmp_path):
         text=True,
     )
     watched = psutil.Process(merging.pid)
-    while not (workers := called(watched, TITLE)):
+    while not (workers := called(watched, WORKER_TITLE)):
         assert merging.poll() is None
         time.sleep(0.01)
     for worker in workers:
@@ -115,7 +115,7 @@ def test_a_signal_ends_all_of_it_within_seconds(number: signal.Signals, tmp_path
     )
     watched = psutil.Process(merging.pid)
     everyone = set[psutil.Process]()
-    while not called(watched, TITLE):
+    while not called(watched, WORKER_TITLE):
         assert merging.poll() is None
         everyone |= set(watched.children(recursive=True))
         time.sleep(0.05)

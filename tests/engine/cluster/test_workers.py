@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from ace_gui.engine import job_steps, streaming
 from ace_gui.engine.cluster import ray_workers
-from ace_gui.engine.cluster.ray_workers import ATTEMPTS, Call
+from ace_gui.engine.cluster.ray_workers import MOST_LOSSES, Call
 from ace_gui.engine.cluster.worker import Worker, WorkerIdentity
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import MergeJob
@@ -102,7 +102,7 @@ def test_a_unit_that_costs_too_many_workers_stops_the_merge(gpt2: Family, tmp_pa
     with pytest.raises(ClusterError, match="give workers more memory, then resume") as stopped:
         merged_tensors(prepared, store, workers=ray.workers(1))
     assert stopped.value.tensor
-    assert ray.started == ATTEMPTS
+    assert ray.started == MOST_LOSSES
     # With a cluster that is well, it goes on where it was.
     found: dict[str, torch.Tensor] = {}
     again = RayStandIn()
@@ -299,7 +299,7 @@ def test_workers_that_do_not_start(gpt2: Family, tmp_path):
     ray = RayStandIn(lambda call, number: call == "identity")
     with pytest.raises(ClusterError, match="cannot be started"):
         list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=ray.workers()))
-    assert ray.started <= 2 * ATTEMPTS
+    assert ray.started <= 2 * MOST_LOSSES
 
 
 def test_a_merge_can_be_stopped_while_the_cluster_starts(gpt2: Family, tmp_path):
