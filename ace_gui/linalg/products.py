@@ -218,19 +218,19 @@ def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slic
         return
     half = len(steps) // 2
     if len(steps) == 1:
-        above = steps
-        right = steps
+        row_blocks = steps
+        column_blocks = steps
     else:
-        above = steps[:half]
-        right = steps[half:]
-    rows = slice(above[0].start, above[-1].stop)
-    columns = slice(right[0].start, right[-1].stop)
+        row_blocks = steps[:half]
+        column_blocks = steps[half:]
+    rows = slice(row_blocks[0].start, row_blocks[-1].stop)
+    columns = slice(column_blocks[0].start, column_blocks[-1].stop)
     left_NK = rows_NK[..., rows, :]
     right_NK = rows_NK[..., columns, :]
     add_product_(sum_NN[..., rows, columns], left_NK, right_NK.mT, alpha)
     if len(steps) > 1:
-        _add_upper_(sum_NN, rows_NK, alpha, above)
-        _add_upper_(sum_NN, rows_NK, alpha, right)
+        _add_upper_(sum_NN, rows_NK, alpha, row_blocks)
+        _add_upper_(sum_NN, rows_NK, alpha, column_blocks)
 
 
 def mirror_(matrix_NN: Tensor) -> Tensor:

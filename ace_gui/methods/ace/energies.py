@@ -61,7 +61,7 @@ def measure(
             energies=tuple(energies),
             traces=tuple(traces),
             shape=shape,
-            double=layer.double,
+            double=layer.has_read_float64,
             heterogeneity=heterogeneity(energies),
         )
         for energies, traces, layer in zip(energies_BT, traces_BT, layers, strict=True)
@@ -89,7 +89,7 @@ def _hopeless(
             mass = parameters.alpha * experts / inputs
         least = expected_error(trace / math.sqrt(inputs), trace, mass, inputs)
         coarse = tolerance.rounding == 0 and least > EXACT
-        if not layer.double and not coarse:
+        if not layer.has_read_float64 and not coarse:
             return False
     return True
 

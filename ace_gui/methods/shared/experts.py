@@ -293,7 +293,7 @@ class Experts:
         return len(self.deltas)
 
     @property
-    def double(self) -> bool:
+    def has_read_float64(self) -> bool:
         """Whether any of the task vectors that have been read so far is float64."""
         return self._has_read_float64
 

@@ -77,7 +77,7 @@ def merge_of_learned(learning: Learning[Any]) -> MergeFunction[Any]:
         factors = factors_of(learning, experts, parameters, context.findings)
         total = torch.zeros(())  # takes its shape from the first part
         for t, scale in enumerate(scales(experts.weights, gates)):
-            # Without a name, the factors are freed before the next ones are made.
+            # No variable holds the factors, so they are freed before the next ones are made.
             part = learning.part(t, next(factors), gates)
             if t == 0:
                 total = torch.zeros_like(part, dtype=torch.float64)

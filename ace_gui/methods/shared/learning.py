@@ -169,6 +169,8 @@ def _terms(
     gradient: Tensor,
 ) -> Iterator[_Term]:
     """The terms by which the loss depends on the gates."""
+    # The mask multiplies the sum of all parts. So the parts' terms have it as a constant, and the
+    # mask has a term of its own, with the sum as a constant.
     mask = gates.get("mask")
     if mask is None:
         masked = gradient
@@ -176,6 +178,7 @@ def _terms(
     else:
         masked = gradient * mask.detach()
         total = torch.zeros_like(gradient)
+    # Whether any other gate than the mask depends on the learned values.
     learns_parts = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
     all_scales = scales(weights, gates)
     size = max(1, ENTRIES_AT_A_TIME // max(1, gradient.numel()))

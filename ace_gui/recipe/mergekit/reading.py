@@ -129,6 +129,7 @@ def _of_whole_models(
     """The recipe of a merge of whole models."""
     reference = document.base_model or _first_as_base(document, part)
     base, adapter = models.pair(reference)
+    # Experts are all models in other folders than the base: a file may name one folder in two ways.
     pairs = {source.model: models.pair(source.model) for source in part.sources}
     experts = [source for source in part.sources if pairs[source.model] != (base, adapter)]
     if not experts:
@@ -227,7 +228,7 @@ def _of_slices(
     recipe = Recipe(
         base_model=base[0],
         adapter=base[1],
-        models=tuple(_entry(model, adapter) for model, adapter in expert_pairs),
+        models=tuple(_entry_in_slices(model, adapter) for model, adapter in expert_pairs),
     )
     names = dict(zip(expert_pairs, recipe.expert_names, strict=True))
     slices: list[RecipeSlice] = []
@@ -278,7 +279,8 @@ def _expert_pairs(
     return expert_pairs
 
 
-def _entry(model: Path, adapter: Path | None) -> ModelEntry:
+def _entry_in_slices(model: Path, adapter: Path | None) -> ModelEntry:
+    """An expert of a recipe with slices, whose weights are in rules."""
     if adapter is None:
         return ModelEntry(model=model)
     return ModelEntry(model=adapter, on=model)
@@ -294,7 +296,7 @@ def _slice_settings(
     """The settings of a slice, whose base is the first of its ``sources``."""
     base, *experts = sources
     layer_range = part.sources[0].layer_range
-    blocks = None
+    blocks = None  # also for no blocks, over which there is no gradient
     if layer_range is None:
         blocks = models.blocks(base.model) or None
     elif layer_range[0] != layer_range[1]:

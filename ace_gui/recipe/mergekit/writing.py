@@ -180,6 +180,7 @@ class _DocumentWriter:
         else:
             models = self.models
             weights = self.weights
+            # The base is then among the models, under the name ``_BASE``.
             rules_change_base = any(_BASE in changes.of_models for changes in all_changes)
             if self.mergekit_method.base_weight is not None or rules_change_base:
                 models = {_BASE: base, **models}
@@ -448,7 +449,7 @@ def _may_keep_heads(recipe: Recipe) -> bool:
     """Whether the experts have task heads that are not known to be of one task."""
     if recipe.heads is not Heads.AUTO:
         return False
-    tasks: set[tuple[str, ...]] = set()
+    label_sets: set[tuple[str, ...]] = set()  # of the experts' tasks, or what stands for them
     for entry in recipe.models:
         config = base_config(entry.model)
         if not config:  # an adapter
@@ -459,15 +460,16 @@ def _may_keep_heads(recipe: Recipe) -> bool:
         else:
             names = ()
         if not _LABELLED.search(str(config.get("architectures"))):
-            tasks.add(_NO_HEAD)
-        elif config.get("problem_type") == "regression":
+            label_sets.add(_NO_HEAD)
+        elif config.get("problem_type") == "regression":  # has no labels that could differ
             continue
         elif any(map(UNNAMED_LABEL.fullmatch, names)):
-            tasks.add(_UNNAMED)
+            label_sets.add(_UNNAMED)
         else:
-            tasks.add(names)  # without labels the same as ``_UNNAMED``
-    some_have_heads = bool(tasks - {_NO_HEAD})
-    return some_have_heads and (len(tasks) > 1 or _UNNAMED in tasks)
+            label_sets.add(names)  # without labels the same as ``_UNNAMED``
+    some_have_heads = bool(label_sets - {_NO_HEAD})
+    may_differ = len(label_sets) > 1 or _UNNAMED in label_sets
+    return some_have_heads and may_differ
 
 
 def _refuse_other_choices(recipe: Recipe) -> None:
