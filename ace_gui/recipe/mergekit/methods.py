@@ -97,6 +97,13 @@ def as_mergekit_method(
     )
 
 
+def names_by_model(method: str) -> tuple[str, ...]:
+    """The settings of a mergekit method that may differ by model; empty for an unknown method."""
+    if method not in METHODS:
+        return ()
+    return (WEIGHT, "scale", *METHODS[method].by_model)
+
+
 def _can_have(method: Counterpart, weights: tuple[float, ...]) -> bool:
     """Whether models of this method may have these weights."""
     if method.weights == "none":

@@ -15,11 +15,10 @@ from typing import Final, get_args
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.counterparts import MergekitSettings, Translation
-from ace_gui.recipe.mergekit.methods import WITHOUT_BASE, translated
+from ace_gui.recipe.mergekit.methods import WITHOUT_BASE, names_by_model, translated
 from ace_gui.recipe.mergekit.recognising import could_be_ours
 from ace_gui.recipe.mergekit.referenced_models import Folders, ReferencedModels
 from ace_gui.recipe.mergekit.schema import (
-    Condition,
     Document,
     MergekitSlice,
     Model,
@@ -27,6 +26,7 @@ from ace_gui.recipe.mergekit.schema import (
     Scalar,
     Setting,
     Token,
+    conditions_of,
     rules_of,
 )
 from ace_gui.recipe.model_paths import ModelPaths
@@ -235,7 +235,7 @@ def _of_slices(
     notes: list[str] = []
     offset = 0
     for part, reference in zip(parts, bases, strict=True):
-        _refuse_own_numbers(part, offset)
+        _refuse_own_numbers(part, scopes, names_by_model(document.merge_method), offset)
         base_sources = [source for source in part.sources if source.model == reference]
         other_sources = [source for source in part.sources if source.model != reference]
         ordered = [*base_sources, *other_sources]
@@ -359,13 +359,22 @@ def _base_of(document: Document, part: MergekitSlice, number: int) -> Reference:
     )
 
 
-def _refuse_own_numbers(part: MergekitSlice, offset: int) -> None:
-    """Raise RecipeError for a filter with block numbers that are different in the output."""
+def _refuse_own_numbers(
+    part: MergekitSlice, scopes: Scopes, by_model: Sequence[str], offset: int
+) -> None:
+    """Raise RecipeError for a filter with block numbers that are different in the output.
+
+    ``by_model``: names of the settings that mergekit looks up by the names of each model's tensors,
+    also where they are for all models; others go by the output's names.
+    """
     for source in part.sources:
         if source.layer_range is None or source.layer_range[0] == offset:
             continue
-        for name, setting in source.parameters.items():
-            if _has_numbered_filter(setting):
+        for name in dict.fromkeys([*source.parameters, *by_model]):
+            sections: list[Mapping[str, Setting]] = [source.parameters]
+            if name in by_model:
+                sections += [part.parameters, *scopes]
+            if _has_numbered_filter(name, sections):
                 raise RecipeError(
                     f"a filter of {name!r} of {source.model} names a block number, which is "
                     "different in the output; write a gradient instead.",
@@ -373,14 +382,13 @@ def _refuse_own_numbers(part: MergekitSlice, offset: int) -> None:
                 )
 
 
-def _has_numbered_filter(setting: Setting) -> bool:
-    """Whether one of a setting's conditions has a filter with a block number."""
-    conditions: Sequence[object] = [setting]
-    if isinstance(setting, list):
-        conditions = setting
-    for condition in conditions:
-        if isinstance(condition, Condition) and _NUMBERED.search(condition.filter or ""):
+def _has_numbered_filter(name: str, scopes: Scopes) -> bool:
+    """Whether a condition of a setting that can hold has a filter with a block number."""
+    for condition in conditions_of(name, scopes):
+        if _NUMBERED.search(condition.filter or ""):
             return True
+        if condition.is_for_all:  # nothing after it counts
+            return False
     return False
 
 

@@ -40,6 +40,11 @@ class Condition(FilePart):
     value: _FileScalar | list[_FileScalar]
     filter: Text | None = None
 
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it holds for all tensors."""
+        return self.filter in (None, "", "*")
+
 
 Setting = _FileScalar | list[_FileScalar] | Condition | list[Condition]
 """One value, a gradient over the blocks, or the first condition that holds."""
@@ -248,8 +253,8 @@ def chain_of(
     # First the conditions up to the one that holds for all tensors, the nearest first.
     nearest_first: list[Chain] = []
     has_value_for_all = False
-    for condition in _conditions(name, scopes):
-        has_value_for_all = condition.filter in (None, "", "*")
+    for condition in conditions_of(name, scopes):
+        has_value_for_all = condition.is_for_all
         pattern = None
         if not has_value_for_all:
             pattern = f"*{_escaped(condition.filter or '')}*"
@@ -353,7 +358,7 @@ def _set_at(settings: dict[str, Any], path: tuple[str, ...], value: Scalar) -> N
     section[key] = value
 
 
-def _conditions(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[Condition]:
+def conditions_of(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[Condition]:
     """All values of a parameter, in order of precedence."""
     for scope in scopes:
         setting = scope.get(name)

@@ -488,6 +488,28 @@ def test_what_cannot_be_translated_is_named(
     assert caught.value.path == tmp_path / "mergekit.yaml"
 
 
+@pytest.mark.parametrize("where", ["source", "slice", "file"])
+@pytest.mark.parametrize(
+    ("name", "first", "refused"),
+    [("density", 1, True), ("weight", 1, True), ("density", 0, False), ("lambda", 1, False)],
+)
+def test_filters_with_numbers_are_refused_where_a_model_has_others(
+    tmp_path, where: str, name: str, first: int, refused: bool
+):
+    """mergekit looks up a model's settings by its own tensors' names, others by the output's."""
+    settings = {name: [{"filter": "layers.1.", "value": 0.5}, {"value": 1.0}]}
+    model: dict[str, Any] = {"model": "a", "layer_range": [first, first + 2]}
+    part: dict[str, Any] = {"sources": [{"model": "base", "layer_range": [0, 2]}, model]}
+    document = {"merge_method": "dare_linear", "base_model": "base", "slices": [part]}
+    {"source": model, "slice": part, "file": document}[where]["parameters"] = settings
+    if refused or (where, first) == ("source", 1):
+        with pytest.raises(RecipeError, match="gradient instead") as caught:
+            read(tmp_path, document)
+        assert caught.value.key == name
+    else:
+        assert read(tmp_path, document).models
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
