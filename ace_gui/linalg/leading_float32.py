@@ -83,15 +83,15 @@ def leading_in_float32(matrix_OI: Tensor, k: int) -> LeadingTriplets | None:
     _decompose_again_(wide_RC, vectors_RR, squares_R, near)
     errors_K = _cut_errors(wide_RC, vectors_RR, squares_R, cut, near).flip(0)
     u_RK = vectors_RR[:, cut:].flip(1)
-    vh_KC = times(u_RK.mT, wide_RC)
-    s_K = torch.linalg.vector_norm(vh_KC, dim=1)
-    vh_KC /= s_K[:, None]
-    if tall:
-        u_OK = vh_KC.mT
+    rows_KC = times(u_RK.mT, wide_RC)  # the other vectors, times the singular values
+    s_K = torch.linalg.vector_norm(rows_KC, dim=1)
+    rows_KC /= s_K[:, None]
+    if tall:  # the wide matrix is the transpose, with left and right exchanged
+        u_OK = rows_KC.mT
         vh_KI = u_RK.mT
     else:
         u_OK = u_RK
-        vh_KI = vh_KC
+        vh_KI = rows_KC
     triplets = Triplets(u_OK=u_OK, s_K=s_K.double() * norm, vh_KI=vh_KI)
     return LeadingTriplets(triplets=triplets, errors_K=errors_K)
 

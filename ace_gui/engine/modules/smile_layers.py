@@ -97,14 +97,14 @@ def _output_with_experts(layer: Any, arguments: tuple[Any, ...], output: Tensor)
     input_NI = inputs.reshape(-1, inputs.shape[-1])
     result = output.clone()
     flat = result.view(-1, output.shape[-1])  # the same memory, one output vector per row
-    for experts in layer.get_submodule(ATTRIBUTE).children():
-        change_NO, weight_NT = experts(input_NI)
-        if experts.outputs is None:
+    for experts_of_matrix in layer.get_submodule(ATTRIBUTE).children():
+        change_NO, weight_NT = experts_of_matrix(input_NI)
+        if experts_of_matrix.outputs is None:
             flat += change_NO
         else:
-            flat[:, experts.outputs] += change_NO
-        if experts.observer is not None:
-            experts.observer(weight_NT.view(*inputs.shape[:-1], -1))
+            flat[:, experts_of_matrix.outputs] += change_NO
+        if experts_of_matrix.observer is not None:
+            experts_of_matrix.observer(weight_NT.view(*inputs.shape[:-1], -1))
     return result
 
 

@@ -197,11 +197,11 @@ class Layout:
     experts: Mapping[str, Sequence[str]]
     """By row: the experts with tensors for it."""
     listed_experts: tuple[str, ...] | None = None
-    """Every expert, in order; None if the file does not list them."""
+    """Every expert, in order, also those without tensors; None if the file does not list them."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Every expert with tensors, in order."""
+    def experts_with_tensors(self) -> tuple[str, ...]:
+        """The names of the experts in ``experts``, in order."""
         return tuple(dict.fromkeys(chain.from_iterable(self.experts.values())))
 
 

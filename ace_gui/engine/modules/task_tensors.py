@@ -154,7 +154,8 @@ def read_described(folder: Path) -> tuple[ModulesManifest, Layout]:
         experts = manifest.experts
     else:
         experts = layout.listed_experts
-    if experts != manifest.experts or not set(layout.names) <= set(experts):
+    are_listed = set(layout.experts_with_tensors) <= set(experts)
+    if experts != manifest.experts or not are_listed:
         raise refusal(folder, f"{MODULES} and modules.json name different experts; merge again.")
     return manifest, layout
 

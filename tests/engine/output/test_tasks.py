@@ -45,7 +45,7 @@ def deltas_of(family: Family, name: str) -> torch.Tensor:
 
 
 def test_every_expert_is_there_and_the_card_says_how(folder: Path, gpt2: Family):
-    assert read_layout(folder).names == tuple(gpt2.experts)
+    assert read_layout(folder).experts_with_tensors == tuple(gpt2.experts)
     card = (folder / "README.md").read_text()
     assert f"| {MODULES} |" in card
     assert "ace-gui task MERGED_FOLDER task0 --out TASK_FOLDER" in card
