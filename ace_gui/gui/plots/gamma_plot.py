@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import floor, inf, isfinite, log10, nan
+from math import floor, inf, isfinite, log10
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,6 @@ class GammaPlot(LayerCurvesPlot):
         self._x = np.zeros(0)
         self._tau = 0.3
         self._y_range = (0.0, 1.0)
-        self._fitted = [nan, nan]
         super().__init__()
         self.threshold = ThresholdLine()
         self.threshold.sigDragged.connect(self._dragged)
@@ -101,8 +100,7 @@ class GammaPlot(LayerCurvesPlot):
         self._family = np.array([families[role] for role in layers.roles], dtype=np.intp)
         self._x = np.arange(len(layers.names), dtype=np.float64)
         if layers.names:
-            zoomed = (same and self._is_zoomed) or self.threshold.moving
-            self.present(self._spec, zoomed=zoomed)
+            self.present(self._spec, zoomed=same or self.threshold.moving)
         else:
             self.clear()
 
@@ -159,18 +157,10 @@ class GammaPlot(LayerCurvesPlot):
             low -= room_at_end(width, high - low, pill)
         return PlotAxis(low=low, high=high)
 
-    def fit(self) -> None:
-        super().fit()
-        self._fitted = list(self.canvas.getViewBox().viewRange()[0])
-
     def _fit_again(self) -> None:
         """Show all layers again after a resize, unless the plot is zoomed."""
-        if not self._is_zoomed:
+        if not self.is_zoomed:
             self.rescale()
-
-    @property
-    def _is_zoomed(self) -> bool:
-        return not np.allclose(self._fitted, self.canvas.getViewBox().viewRange()[0])
 
     @property
     def hint(self) -> str:
@@ -276,7 +266,7 @@ class GammaPlot(LayerCurvesPlot):
     def _refresh(self) -> None:
         """Draw again and keep a zoom."""
         if self._names:
-            self.present(self._spec, zoomed=self._is_zoomed or self.threshold.moving)
+            self.present(self._spec, zoomed=True)
 
     def _draw(self) -> None:
         if not self._names:

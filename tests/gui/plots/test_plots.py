@@ -674,6 +674,16 @@ def test_the_experts_are_drawn_while_their_merge_is_on_its_way(qtbot, spectra):
     assert spectra.canvas.getViewBox().viewRange()[0] == pytest.approx([2, 9]), "still zoomed"
 
 
+def test_a_merge_of_higher_rank_than_its_experts_is_drawn_to_its_own_end(spectra):
+    low = {name: values[:4] for name, values in spectrum().experts.items()}
+    whole = spectrum(experts=low)
+    spectra.show_experts(ExpertSpectra(name=whole.name, experts=low), COLOURS)
+    view = spectra.canvas.getViewBox()
+    assert view.viewRange()[0] == pytest.approx([1, 4])
+    spectra.show_spectrum(whole, COLOURS)
+    assert view.viewRange()[0] == pytest.approx([1, len(whole.merged)])
+
+
 def test_a_merge_stays_drawn_until_another_of_the_same_experts_is_there(spectra):
     whole = spectrum()
     copies = {name: values.copy() for name, values in whole.experts.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -55,6 +56,8 @@ class SpecPlot(Plot):
         self.items: dict[str, CurveItem] = {}
         """The drawn curves by their keys."""
         self._drawn: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        self._fitted = [math.nan, math.nan]
+        """The horizontal range that fits the curves."""
         self._written: list[pg.TextItem] = []
         self._lines: list[MarkLine] = []
         left = left or QuantityAxis("left", grid=True)
@@ -103,10 +106,12 @@ class SpecPlot(Plot):
         """Draw a declaration, unless that of the same ``sources`` is drawn already.
 
         ``declared``: a function if the declaration depends on the plot's own choices. It is called
-        again after each. ``zoomed``: keep the horizontal range. ``busy``: another plot will follow.
+        again after each. ``zoomed``: keep the horizontal range if the person has changed it.
+        ``busy``: another plot will follow.
         """
         view = self.canvas.getViewBox()
         across = view.viewRange()[0]
+        zoomed = zoomed and self.is_zoomed
         if not busy:
             self.set_busy(False)
         sources_before = self.sources
@@ -253,6 +258,11 @@ class SpecPlot(Plot):
     def is_on(self, curve: PlotCurve) -> bool:
         return all(map(self.legend.is_on, (curve.key, *curve.with_keys)))
 
+    @property
+    def is_zoomed(self) -> bool:
+        """Whether the horizontal range is another than the one that fits the curves."""
+        return not np.allclose(self._fitted, self.canvas.getViewBox().viewRange()[0])
+
     def fit(self) -> None:
         spec = self.spec
         if spec is None:
@@ -267,6 +277,7 @@ class SpecPlot(Plot):
             view.setXRange(*across, padding=0)
         if up is not None and not self.hold.isChecked():
             view.setYRange(*up, padding=0)
+        self._fitted = list(view.viewRange()[0])
 
     # Names of points
 
