@@ -83,6 +83,28 @@ def commands_of(folder: Path) -> tuple[str, ...]:
     return tuple(commands)
 
 
+def lines_to_ask(folder: Path) -> tuple[str, ...]:
+    """Lines of Python that ask a loaded language model of transformers; none for other models.
+
+    ``model`` is the loaded one; a chat model is asked with its template.
+    """
+    library = library_of(folder)
+    settings = json_object(folder / "tokenizer_config.json")
+    if library.name != "transformers" or library.task != "text-generation" or settings is None:
+        return ()
+    if "chat_template" in settings or (folder / "chat_template.jinja").is_file():
+        asked = '[{"role": "user", "content": "Who are you?"}]'
+        answer = '["generated_text"][-1]["content"]'
+    else:
+        asked = '"Once upon a time"'
+        answer = '["generated_text"]'
+    return (
+        "from transformers import pipeline",
+        f'ask = pipeline("text-generation", model=model, tokenizer={str(folder)!r})',
+        f"print(ask({asked}, max_new_tokens=100)[0]{answer})",
+    )
+
+
 def library_of(folder: Path) -> Library:
     """The library that loads a model folder, recognised by files that only its models have."""
     names = ("adapter_config", "modules", "open_clip_config")

@@ -45,6 +45,7 @@ class GgufPanel(QWidget):
         self.llama: Path | None = None
         self.choice = Choice("Format of the GGUF file", _FORMATS)
         self.place = ElidedLabel()
+        self.need = muted_label(_NO_FOLDER)
         self.run = RunButton("Make the file", self._begin, self.operation.stop, name="Make GGUF")
         browse = push_button(
             "&llama.cpp…", self._browse, tip="Choose the source folder of llama.cpp"
@@ -56,7 +57,7 @@ class GgufPanel(QWidget):
         self.copy = push_button("Copy commands", lambda: copy(self.commands.toPlainText()))
         head = across(heading("GGUF"), self.choice, browse, (self.place, 1), self.run)
         below = across(self.copy, None)
-        self.setLayout(down(head, self.problem, self.outcome, self.commands, below))
+        self.setLayout(down(head, self.need, self.problem, self.outcome, self.commands, below))
         self.operation.changed.connect(self.refresh)
         self.hide()
 
@@ -83,7 +84,8 @@ class GgufPanel(QWidget):
             obstacle = _NO_FOLDER
         self.run.show_job(operation.is_running, obstacle, share=share)
         self.choice.setEnabled(not operation.is_running)
-        self.place.set_full_text(str(self.llama) if self.llama is not None else _NO_FOLDER)
+        self.place.set_full_text(str(self.llama) if self.llama is not None else "")
+        self.need.setVisible(bool(obstacle))
         show_problem(self.problem, operation.error)
         for widget in (self.outcome, self.commands, self.copy):
             widget.setVisible(written is not None)

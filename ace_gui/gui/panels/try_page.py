@@ -41,6 +41,8 @@ REFRESH: Final = 40  # ms between updates of generated text
 KINDS: Final = "Pictures (*.png *.jpg *.jpeg *.webp *.bmp *.gif *.tif *.tiff *.ppm *.pgm)"
 _SIDE: Final = 128  # px
 LENGTH: Final = 120  # tokens
+_TEXT: Final = "Type a text"
+_QUESTION: Final = "Type a question: every ticked model answers it, beside the others"
 _LOCAL: Final = "Nothing leaves this computer. Ctrl+Return sends."
 _BLIND: Final = (
     "Hides the names and mixes the order until you choose the best answer; the choices are counted."
@@ -97,7 +99,7 @@ class TryPage(JobPage):
         self.setAcceptDrops(True)
         self.task = Choice("Task", {"": ("–", "")})
         self.models = ModelChoices()
-        self.text = named(QuestionField("Type a text"), "Text to try")
+        self.text = named(QuestionField(_TEXT), "Text to try")
         pair = QLineEdit(placeholderText="Second text")
         self.pair = named(pair, "Second text, if the task has two")
         self.picture = ExamplePicture(_SIDE)
@@ -381,6 +383,7 @@ class TryPage(JobPage):
         self._as.setVisible(has_heads)
         self.task.setVisible(has_heads)
         self.text.setVisible(kind is None or not kind.has_pictures)
+        self.text.setPlaceholderText(_QUESTION if self._writes else _TEXT)
         self.hint.setVisible(kind is None or kind.has_pictures)
         self.choose.setVisible(kind is None or kind.has_pictures)
         if self.chosen is None:

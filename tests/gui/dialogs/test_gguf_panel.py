@@ -10,11 +10,11 @@ from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, JobF
 from ace_gui.engine.contract.jobs import GgufJob
 from ace_gui.engine.job_steps import steps_of
 from ace_gui.errors import OutputError
-from ace_gui.gui.dialogs.output_dialogs import ExportDialog
+from ace_gui.gui.dialogs.output_dialogs import ExportDialog, load_snippet
 from ace_gui.paths import llama_cpp_file
 from tests.gui.fakes import COLA, SST2, finished_merge, load, started
 from tests.helpers.llama_cpp import llama_folder
-from tests.helpers.scored_models import save_chat_model
+from tests.helpers.scored_models import TEMPLATE, save_chat_model
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +51,12 @@ def test_the_journey(dialog, worker, tmp_path):
     assert panel.isVisible()
     assert not panel.run.isEnabled()
     assert "llama.cpp" in panel.run.toolTip()
+    assert panel.need.isVisible(), "what is needed can be read without a tooltip"
+    assert not panel.place.text()
     llama = llama_folder(tmp_path / "llama")
     panel.choose(llama)
+    assert not panel.need.isVisible()
+    assert panel.place.full_text == str(llama)
     panel.choice.choose("q8_0")
     assert panel.run.isEnabled()
     panel.run.click()
@@ -66,6 +70,16 @@ def test_the_journey(dialog, worker, tmp_path):
     assert "ollama create" in panel.commands.toPlainText()
     panel.copy.click()
     assert QGuiApplication.clipboard().text() == panel.commands.toPlainText()
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, None])
+def test_the_lines_in_the_dialog_load_the_model_and_ask_it(dialog, tmp_path, template, capsys):
+    folder = tmp_path / "model"
+    save_chat_model(folder, template=template)
+    lines = load_snippet(folder).replace("max_new_tokens=100", "max_new_tokens=3")
+    assert dialog.snippet.toPlainText().startswith(lines.splitlines()[0])
+    exec(lines, {})
+    assert capsys.readouterr().out.strip()
 
 
 def test_the_folder_is_remembered(dialog, window, worker, tmp_path):
