@@ -18,6 +18,7 @@ from ace_gui.gui.panels.merge_choices import MergeChoices
 from ace_gui.gui.plots.merge_plots import MergeBars, MergePoint, MergeScatter
 from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.controls import push_button
 from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout import (
@@ -38,6 +39,7 @@ _BESIDE = 36  # in text lines: below this width the results are below the choice
 _TABLE = 6
 _PLOT = 12
 _ONE_ROW = 34  # in text lines: below this width the plots are stacked
+_PAIR = "Compare the two selected merges layer by layer"
 _NOTHING = (
     "Select methods on the left and press Compare. Each method merges the models, and "
     "norms, distances and scores appear here. The current merge is kept, and is in the table, too."
@@ -56,6 +58,8 @@ class CompareMethodsPanel(QWidget):
         self._compared: tuple[MethodCompared, ...] = ()
         self._titles: Mapping[str, str] = {}
         """Of the session's runs, by their stores."""
+        self._shown: tuple[object, ...] = ()
+        """What the plots have drawn."""
         self._barred: list[MethodCompared] = []
         self._spotted: list[MethodCompared] = []
         self.choices = MergeChoices(session, times)
@@ -67,9 +71,8 @@ class CompareMethodsPanel(QWidget):
         self.scatter = MergeScatter()
         tip = "Make the selected merge the current one"
         self.use = push_button("&Use this", lambda: comparison.use(self.selected()[0]), tip=tip)
-        tip = "Compare the two selected merges layer by layer"
         emit = self.pair_wanted.emit
-        self.pair = push_button("Compare &layers", lambda: emit(*self._pair()), tip=tip)
+        self.pair = push_button("Compare &layers", lambda: emit(*self._pair()), tip=_PAIR)
         tip = "Write the table to a file"
         save = partial(save_table, self, "comparison")
         self.save = push_button("Save as CS&V…", lambda: save(self.model.exported()), tip=tip)
@@ -130,12 +133,11 @@ class CompareMethodsPanel(QWidget):
         sorted_figure = model.sorted_figure
         main = model.main_figure
         self._barred = [row for row in good if sorted_figure.value_of(row) is not None]
-        points = [point(row, sorted_figure.value_of(row) or 0.0) for row in self._barred]
-        self.bars.show_merges(sorted_figure.title, points)
+        barred = [point(row, sorted_figure.value_of(row) or 0.0) for row in self._barred]
         self._spotted = [row for row in good if main.value_of(row) is not None]
         name = swept(self._spotted)
         fields = self._session.draft.fields
-        points = [
+        spotted = [
             point(
                 row,
                 float(row.parameters[name]) if name else row.relative_norm,
@@ -144,7 +146,11 @@ class CompareMethodsPanel(QWidget):
             for row in self._spotted
         ]
         label = next((field.label for field in fields if field.name == name), name)
-        self.scatter.show_merges(main.title, points, label)
+        shown = (sorted_figure.title, barred, main.title, spotted, label)
+        if shown != self._shown:  # most progress changes nothing here
+            self._shown = shown
+            self.bars.show_merges(sorted_figure.title, barred)
+            self.scatter.show_merges(main.title, spotted, label)
 
     def _make_table(self) -> FittedTable:
         table = FittedTable("Compared merges", self.model, padding=8)
@@ -216,6 +222,16 @@ class CompareMethodsPanel(QWidget):
                 index = self.model.index(position, 0)
                 self.table.selectionModel().select(index, flags.Select | flags.Rows)
 
+    def _allow_pair(self, chosen: Sequence[MethodCompared]) -> None:
+        """Allow to compare two merges by layer, or say which of them is no longer there."""
+        gone = [row for row in chosen if not row.error and self._comparison.run_of(row) is None]
+        self.pair.setEnabled(len(chosen) == 2 and all(self._pair()))
+        tip = _PAIR
+        if gone:
+            names = ", ".join(self.model.title_of(row) for row in gone)
+            tip += f"\nNo longer on this disk: {names}. Compare that again to have it here."
+        self.pair.setToolTip(tooltip(tip))
+
     def _pair(self) -> list[object]:
         return [self._comparison.run_of(row) for row in self.selected()[:2]]
 
@@ -240,7 +256,7 @@ class CompareMethodsPanel(QWidget):
         why = comparison.obstacle or self._session.merge_obstacle or why
         self.start.show_job(running, why, share=share)
         self.use.setEnabled(len(chosen) == 1 and not chosen[0].error and not running)
-        self.pair.setEnabled(len(chosen) == 2 and all(self._pair()))
+        self._allow_pair(chosen)
         for button in (self.use, self.pair, self.save):
             button.setVisible(self.model.rowCount() > 0)
 

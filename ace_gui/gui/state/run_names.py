@@ -39,6 +39,8 @@ def _title(run: MergeRun, first: MergeRun, methods: Sequence[MethodInfo]) -> str
         return run_title(run, methods)
     if is_recommended(run.recipe) and not is_recommended(first.recipe):
         return TITLE
+    if _values(run).get("variant") != _values(first).get("variant"):
+        return run_title(run, methods)
     return _named(list(_differences(run, first, methods))) or run_title(run, methods)
 
 
@@ -64,7 +66,7 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     if is_recommended(recipe):
         parts = [TITLE]
     else:
-        for name, value in recipe.parameters.items():
+        for name, value in _with_variant(run).items():
             if name == "variant":
                 parts[0] += f", {value_text(value)}"
             else:
@@ -75,6 +77,14 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     if recipe.scope != "default":
         parts.append(recipe.scope)
     return parts
+
+
+def _with_variant(run: MergeRun) -> Mapping[str, ParameterValue]:
+    """The parameters of a run's recipe, after the variant by which it was merged."""
+    variant = _values(run).get("variant")
+    if variant is None:
+        return run.recipe.parameters
+    return {"variant": variant, **run.recipe.parameters}
 
 
 def _method(recipe: Recipe, methods: Sequence[MethodInfo]) -> MethodInfo | None:

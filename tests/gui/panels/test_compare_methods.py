@@ -355,6 +355,27 @@ def test_two_rows_are_compared_layer_by_layer(dialog, window, worker):
     assert [run.store for run in pair] == [variant.store for variant in job.variants]
 
 
+def test_a_merge_that_is_no_longer_there_is_named_beside_the_button(dialog, window, worker):
+    compare(dialog, worker)
+    row = dialog.model.rows[1]
+    window.runs.delete([dialog._comparison.run_of(row)])
+    dialog.table.selectAll()
+    assert not dialog.pair.isEnabled()
+    assert f"No longer on this disk: {dialog.model.title_of(row)}." in dialog.pair.toolTip()
+
+
+def test_progress_alone_draws_no_plot_again(dialog, worker, monkeypatch):
+    job = compare(dialog, worker)
+    drawn = []
+    monkeypatch.setattr(dialog.bars, "show_merges", lambda *of: drawn.append(of))
+    dialog.start.click()
+    step = CompareProgress(title="ACE", index=0, of=len(job.variants), done=1, total=9)
+    worker.say(step, job=worker.newest(CompareJob))
+    assert "1 of 9 tensors" in dialog.status.text()
+    assert not drawn
+    worker.say(JobCancelled(), job=worker.newest(CompareJob))
+
+
 def test_the_same_recipe_once_more_takes_the_place_of_its_row(dialog, worker):
     compare(dialog, worker)
     dialog.start.click()
