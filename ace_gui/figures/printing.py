@@ -8,13 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ace_gui.errors import OutputError, RecipeError
 from ace_gui.figures.charts import COLUMNS, Panel, data_of
 from ace_gui.figures.drawing import drawn, style
 from ace_gui.figures.sheet import Sheet
 from ace_gui.formatting import csv_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DOTS_PER_INCH: Final = 300
 """Of a PNG file."""
@@ -27,6 +30,9 @@ TABLE_MARK: Final = ",".join(COLUMNS).encode()
 
 _NO_ROOM: Final = "constrained_layout not applied"
 """How matplotlib's warning begins."""
+
+_LINES: Final = 2.5
+"""Least height of axes, in the size of their letters."""
 
 _METADATA: Final[dict[str, dict[str, Any]]] = {
     ".pdf": {"Creator": "ACE workbench", "Producer": None, "CreationDate": None},
@@ -84,6 +90,7 @@ def picture(
             dpi=dots_per_inch,
             metadata=_METADATA[ending],
         )
+        _require_height(figure, panels, sheet)
     return content.getvalue()
 
 
@@ -97,13 +104,25 @@ def _fitting(panels: Sequence[Panel], sheet: Sheet) -> Iterator[None]:
         try:
             yield
         except UserWarning as warning:
-            size = f"{sheet.width:g} × {sheet.tall(panels):g} mm"
-            raise RecipeError(
-                f"The panels do not fit on {size} with letters of {sheet.points:g} points; make "
-                "it larger, the letters smaller, or choose fewer panels.",
-                key="height",
-                details=str(warning),
-            ) from None
+            raise _no_room(panels, sheet, str(warning)) from None
+
+
+def _require_height(figure: Figure, panels: Sequence[Panel], sheet: Sheet) -> None:
+    """Refuse a laid out figure with axes so low that their numbers cover each other."""
+    for axes in figure.axes:
+        points = 72 * figure.get_figheight() * axes.get_position().height
+        if points < _LINES * sheet.points and axes.get_label() != "<colorbar>":
+            raise _no_room(panels, sheet, f"Axes are {points:.0f} points high.")
+
+
+def _no_room(panels: Sequence[Panel], sheet: Sheet, details: str) -> RecipeError:
+    size = f"{sheet.width:g} × {sheet.tall(panels):g} mm"
+    return RecipeError(
+        f"The panels do not fit on {size} with letters of {sheet.points:g} points; make "
+        "it larger, the letters smaller, or choose fewer panels.",
+        key="height",
+        details=details,
+    )
 
 
 def table(panels: Sequence[Panel]) -> str:

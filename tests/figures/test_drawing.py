@@ -188,6 +188,13 @@ def test_panels_without_room_are_refused(ending: str) -> None:
         picture(ALL, Sheet(width=25.0, height=20.0, points=12.0), ending)
 
 
+def test_axes_so_low_that_numbers_cover_each_other_are_refused() -> None:
+    panels = [marks(), curves(width=140.0, count=3)]
+    assert picture(panels, Sheet(width=140.0, height=150.0), ".pdf")
+    with pytest.raises(RecipeError, match="do not fit on 140 × 70 mm with letters of 8 points"):
+        picture(panels, Sheet(width=140.0, height=70.0), ".pdf")
+
+
 def test_every_curve_has_a_place_in_the_legend() -> None:
     names = ["_private", "", "a" * 100, "a" * 50 + "b" * 50]
     drawn = [Curve(name=name, points=[(0.0, 1.0), (1.0, 2.0)], ink=0) for name in names]
