@@ -94,14 +94,16 @@ def lines_to_ask(folder: Path) -> tuple[str, ...]:
         return ()
     if "chat_template" in settings or (folder / "chat_template.jinja").is_file():
         asked = '[{"role": "user", "content": "Who are you?"}]'
-        answer = '["generated_text"][-1]["content"]'
+        answer = 'answer[-1]["content"]'
     else:
         asked = '"Once upon a time"'
-        answer = '["generated_text"]'
+        answer = "answer"
     return (
         "from transformers import pipeline",
         f'ask = pipeline("text-generation", model=model, tokenizer={str(folder)!r})',
-        f"print(ask({asked}, max_new_tokens=100)[0]{answer})",
+        f"asked = {asked}",
+        'answer = ask(asked, max_new_tokens=100)[0]["generated_text"]',
+        f"print({answer})",
     )
 
 
