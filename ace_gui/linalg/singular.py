@@ -73,7 +73,7 @@ class Triplets:
     @property
     def product(self) -> Tensor:
         """U S Vᵀ, O × I."""
-        return times(self.u_OK * self.s_K, self.vh_KI)
+        return times(self.u_OK * self.s_K.to(self.u_OK.dtype), self.vh_KI)
 
 
 def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triplets:

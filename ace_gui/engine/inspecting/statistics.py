@@ -196,7 +196,8 @@ def sampled(
     """
     pace = _FIRST_PACES.get(device.type, _FAST)
     seconds_left = TOTAL_SECONDS
-    estimated = {row: assumed_seconds(row, prepared) for row in prepared.plan.rows if row.in_base}
+    in_base = [row for row in prepared.plan.rows if row.in_base]
+    estimated = {row.tensor: assumed_seconds(row, prepared) for row in in_base}
     total = sum(estimated.values())
     rows = [row for row in matrices(prepared.plan) if not waits(row, prepared)]
     for row in in_order(rows, estimated):
@@ -210,20 +211,20 @@ def sampled(
             timed = cache.get(context.merge_key("seconds"))
             if timed is not None:
                 seconds = float(timed["seconds"])
-        elif estimated[row] / pace < min(seconds_left, ONE_SECONDS):
+        elif estimated[row.tensor] / pace < min(seconds_left, ONE_SECONDS):
             report = _merged(context)
             seconds = max(time.monotonic() - started, 1e-6)
-            pace = estimated[row] / seconds
+            pace = estimated[row.tensor] / seconds
             cache.put(context.merge_key("seconds"), {"seconds": np.array(seconds)})
         seconds_left -= time.monotonic() - started
         yield report
         if seconds:
-            yield MatrixTimed(share=estimated[row] / total, seconds=seconds)
+            yield MatrixTimed(share=estimated[row.tensor] / total, seconds=seconds)
         if seconds_left < 0:
             return
 
 
-def in_order(rows: Sequence[PlanRow], work: Mapping[PlanRow, float]) -> list[PlanRow]:
+def in_order(rows: Sequence[PlanRow], work: Mapping[str, float]) -> list[PlanRow]:
     """One matrix of each role and shape, least work first, then another of each, and so on.
 
     Matrices of one role and shape are taken from the whole depth of the model.
@@ -232,7 +233,7 @@ def in_order(rows: Sequence[PlanRow], work: Mapping[PlanRow, float]) -> list[Pla
     for row in rows:
         alike[row.role, row.shape].append(row)
     groups = []
-    for group in sorted(alike.values(), key=lambda group: work[group[0]]):
+    for group in sorted(alike.values(), key=lambda group: work[group[0].tensor]):
         spread = sorted(range(len(group)), key=lambda n: (n + 0.5) * _GOLDEN % 1)
         groups.append([group[index] for index in spread])
     return [row for row in chain.from_iterable(zip_longest(*groups)) if row is not None]
