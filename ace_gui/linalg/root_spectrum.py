@@ -147,9 +147,7 @@ def _fourth_root(
     squares_N = eigen.values.double().clamp_(min=0)
     values_N = squares_N.sqrt()
     resolution = RESOLVED_SHARE * float(values_N[-1])
-    factors_N = values_N.clamp(min=resolution).rsqrt()
-    if floor > resolution:  # a lower one is for the next level, whose values are less blurred
-        factors_N[values_N <= floor] = 0
+    factors_N = _factors(values_N, resolution, floor)
     h_squares_N = row_errors(rows_NC, vectors_NN, squares_N, slice(0, None))
     errors_N = _pair_errors(squares_N, factors_N, h_squares_N)
     count = _count_of_small(squares_N, h_squares_N, errors_N, FINISHED_SHARE * allowed)
@@ -183,6 +181,14 @@ def _fourth_root(
         factors_N=factors_N,
         error_square=error_square,
     )
+
+
+def _factors(values_N: Tensor, resolution: float, floor: float) -> Tensor:
+    """σ^(−½) of singular values σ, as far as they are resolved; 0 for those up to the floor."""
+    factors_N = values_N.clamp(min=resolution).rsqrt()
+    if floor > resolution:  # a lower one is for the next level, whose values are less blurred
+        factors_N[values_N <= floor] = 0
+    return factors_N
 
 
 def _map(vectors_NN: Tensor, factors_N: Tensor, small_map_KK: Tensor | None) -> Tensor:
