@@ -57,7 +57,7 @@ from ace_gui.engine.merging.distil_blocks import FOLDER, BlockAlignment, trained
 from ace_gui.engine.merging.passing_blocks import require_blocks
 from ace_gui.engine.merging.store import MergeStore
 from ace_gui.engine.merging.tensor_merge import rounded
-from ace_gui.engine.planning.alignment_checks import way_of_alignment, whole_fits
+from ace_gui.engine.planning.alignment_checks import AlignmentWay, way_of_alignment
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.trained_tensors import (
     TrainedTensors,
@@ -92,11 +92,8 @@ class AlignmentPlan:
     sources: Sequence[Calibration]
     """The inputs of every expert; none for a merge that is not aligned."""
 
-    how: How
+    way: AlignmentWay
     """Whole or by block."""
-
-    whole_fits: bool
-    """Whether the memory suffices for the whole model."""
 
 
 def alignment_plan(prepared: Prepared, allowed: int | None) -> AlignmentPlan:
@@ -107,25 +104,21 @@ def alignment_plan(prepared: Prepared, allowed: int | None) -> AlignmentPlan:
     distil = prepared.recipe.distil
     sources = alignment_sources(prepared)
     if not distil or not sources:
-        return AlignmentPlan(sources=(), how=How.WHOLE, whole_fits=True)
-    plan = AlignmentPlan(
-        sources=sources,
-        how=way_of_alignment(prepared, allowed),
-        whole_fits=whole_fits(prepared, allowed),
-    )
-    if plan.how is How.BLOCKS:
+        return AlignmentPlan(sources=(), way=AlignmentWay(how=How.WHOLE, whole_fits=True))
+    way = way_of_alignment(prepared, allowed)
+    if way.how is How.BLOCKS:
         try:
             require_blocks(prepared, sources)
         except (MismatchError, TaskError):
-            if not _may_be_whole(plan, distil):
+            if not _may_be_whole(way, distil):
                 raise
-            return replace(plan, how=How.WHOLE)
-    return plan
+            way = replace(way, how=How.WHOLE)
+    return AlignmentPlan(sources=sources, way=way)
 
 
-def _may_be_whole(plan: AlignmentPlan, distil: Distillation) -> bool:
+def _may_be_whole(way: AlignmentWay, distil: Distillation) -> bool:
     """Whether a model that is no chain of blocks may be trained whole."""
-    return distil.how is How.AUTO and plan.whole_fits
+    return distil.how is How.AUTO and way.whole_fits
 
 
 def distilled(
@@ -159,15 +152,15 @@ def _aligned(
     device: torch.device,
 ) -> Generator[Progress, None, tuple[Distilled, Mapping[str, Tensor]]]:
     """What the training gave, and the trained tensors."""
-    if _is_by_block(store, distil, plan.how):
+    if _is_by_block(store, distil, plan.way.how):
         by_block = BlockAlignment(
-            prepared, store, plan.sources, distil, device, compares=plan.whole_fits
+            prepared, store, plan.sources, distil, device, compares=plan.way.whole_fits
         )
         try:
             yield from by_block.run()
             return by_block.result()
         except TaskError as error:  # only with its inputs does a model show what its blocks pass
-            if error.key != "how" or not _may_be_whole(plan, distil):
+            if error.key != "how" or not _may_be_whole(plan.way, distil):
                 raise
     whole = WholeAlignment(prepared, store, plan.sources, distil, device)
     yield from whole.run()

@@ -5,7 +5,7 @@ The activations of a batch are not counted, because they depend on the inputs.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
@@ -24,6 +24,17 @@ from ace_gui.recipe.values import Output
 _HEADS: Final = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
 
 
+@dataclass(frozen=True, kw_only=True)
+class AlignmentWay:
+    """In which pieces a merge is aligned with its experts."""
+
+    how: How
+    """``WHOLE`` or ``BLOCKS``."""
+
+    whole_fits: bool
+    """Whether the memory suffices for the whole model."""
+
+
 def alignment_bytes(prepared: Prepared, allowed: int | None = None) -> int:
     """Estimated peak while the merge is aligned; 0 if that is not wanted or not possible.
 
@@ -32,9 +43,13 @@ def alignment_bytes(prepared: Prepared, allowed: int | None = None) -> int:
     distil = prepared.recipe.distil
     if not distil or alignment_obstacle(prepared):
         return 0
-    if way_of_alignment(prepared, allowed) is How.WHOLE:
+    return _bytes_of(prepared, way_of_alignment(prepared, allowed))
+
+
+def _bytes_of(prepared: Prepared, way: AlignmentWay) -> int:
+    if way.how is How.WHOLE:
         return whole_bytes(prepared)
-    if whole_fits(prepared, allowed):  # then each expert is asked about all inputs first
+    if way.whole_fits:  # then each expert is asked about all inputs first
         return max(block_bytes(prepared), _model_bytes(prepared))
     return block_bytes(prepared)
 
@@ -86,29 +101,17 @@ def block_of(prepared: Prepared, row: PlanRow) -> int | None:
     return prepared.base.architecture.traits[row.tensor].block
 
 
-def way_of_alignment(prepared: Prepared, allowed: int | None = None) -> How:
-    """Whether the whole model is aligned at once, or one block after another; never ``AUTO``.
-
-    ``allowed``: memory that may be used; None: what is free.
-    """
+def way_of_alignment(prepared: Prepared, allowed: int | None = None) -> AlignmentWay:
+    """How a merge is aligned. ``allowed``: memory that may be used; None: what is free."""
     assert prepared.recipe.distil
-    return chosen_way(
-        prepared.recipe.distil.how,
-        fits=whole_fits(prepared, allowed),
-        better_by_block=_is_better_by_block(prepared),
-    )
-
-
-def whole_fits(prepared: Prepared, allowed: int | None = None) -> bool:
-    """Whether the memory suffices to align the whole model at once.
-
-    ``allowed``: memory that may be used; None: what is free.
-    """
     if allowed is None:
         limit = free_memory()
     else:
         limit = allowed
-    return whole_bytes(prepared) <= limit
+    fits = whole_bytes(prepared) <= limit
+    better_by_block = _is_better_by_block(prepared)
+    how = chosen_way(prepared.recipe.distil.how, fits=fits, better_by_block=better_by_block)
+    return AlignmentWay(how=how, whole_fits=fits)
 
 
 def chosen_way(how: How, *, fits: bool, better_by_block: bool) -> How:
@@ -135,12 +138,12 @@ def _are_adapters(prepared: Prepared) -> bool:
     return all(expert.checkpoint.adapter is not None for expert in prepared.experts)
 
 
-def _cost(prepared: Prepared) -> str:
+def _cost(prepared: Prepared, way: AlignmentWay) -> str:
     """How the merge is aligned and what that costs, in a sentence."""
     size = human_bytes(whole_bytes(prepared))
-    if way_of_alignment(prepared) is How.WHOLE:
+    if way.how is How.WHOLE:
         return f"The whole model is trained at once, in about {size} of memory."
-    block = human_bytes(alignment_bytes(prepared))
+    block = human_bytes(_bytes_of(prepared, way))
     return (
         f"One block after another is trained, in about {block} of memory besides the hidden states "
         f"of the inputs; the whole model at once takes {size}."
@@ -158,16 +161,18 @@ def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
     plan = trained_tensors(prepared, distil)
     numbers = counted(plan.numbers, "number", "numbers")
     sentence = f"{numbers} will be trained, on {distil.inputs} inputs of each task."
-    sentence += f" {_cost(prepared)}"
-    warnings = [text for text in (_loss_by_block(prepared), left_out_sentence(prepared)) if text]
+    way = way_of_alignment(prepared)
+    sentence += f" {_cost(prepared, way)}"
+    remarks = (_loss_by_block(prepared, way), left_out_sentence(prepared))
+    warnings = [remark for remark in remarks if remark]
     if warnings:
         return (Check(ALIGNMENT, " ".join([sentence, *warnings]), CheckVerdict.WARNING),)
     return (Check(ALIGNMENT, sentence),)
 
 
-def _loss_by_block(prepared: Prepared) -> str:
+def _loss_by_block(prepared: Prepared, way: AlignmentWay) -> str:
     """A sentence where training by block made merges worse in the evidence; empty elsewhere."""
-    if way_of_alignment(prepared) is How.WHOLE or _are_adapters(prepared):
+    if way.how is How.WHOLE or _are_adapters(prepared):
         return ""
     if has_one_head(prepared.base, prepared.plan.rows):
         return ""

@@ -292,8 +292,8 @@ def test_the_plan_warns_of_full_classifiers_by_block(
 def test_a_limit_of_memory_chooses_blocks(bert: Path) -> None:
     file = recipe_with(bert, distil={**BY_BLOCK, "how": "auto"})
     prepared = prepare(load_recipe(file))
-    assert way_of_alignment(prepared, whole_bytes(prepared)) is How.WHOLE
-    assert way_of_alignment(prepared, whole_bytes(prepared) - 1) is How.BLOCKS
+    assert way_of_alignment(prepared, whole_bytes(prepared)).how is How.WHOLE
+    assert way_of_alignment(prepared, whole_bytes(prepared) - 1).how is How.BLOCKS
 
 
 def test_what_cannot_be_aligned_by_block_stops_before_the_merge(tmp_path: Path) -> None:
