@@ -19,7 +19,7 @@ from torch import Tensor
 from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.passes import energy
 from ace_gui.linalg.probing import random_rows, row_errors, times_few
-from ace_gui.linalg.products import gram, times
+from ace_gui.linalg.products import as_wide, gram, times
 from ace_gui.linalg.singular import Triplets
 
 RESOLVED_SQUARE: Final = 1e-6
@@ -70,10 +70,7 @@ def leading_in_float32(matrix_OI: Tensor, k: int) -> LeadingTriplets | None:
     norm = math.sqrt(energy(matrix_OI))
     matrix_OI.div_(norm)  # so that squares stay in the range of float32
     tall = matrix_OI.shape[0] > matrix_OI.shape[1]
-    if tall:
-        wide_RC = matrix_OI.mT
-    else:
-        wide_RC = matrix_OI
+    wide_RC = as_wide(matrix_OI)
     eigenvalues_R, vectors_RR = eigenvectors(gram(wide_RC.mT))
     squares_R = eigenvalues_R.double().clamp_(min=0)
     cut = len(squares_R) - k

@@ -67,6 +67,13 @@ def product_library() -> str:
     return "torch"
 
 
+def as_wide(matrix_NM: Tensor) -> Tensor:
+    """The matrix, or its transpose, whichever has no more rows than columns; no copy."""
+    if matrix_NM.shape[0] > matrix_NM.shape[1]:
+        return matrix_NM.mT
+    return matrix_NM
+
+
 def times(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     """left · right for two matrices of one dtype."""
     if computed_by_numpy(left_NK):

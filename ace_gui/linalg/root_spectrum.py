@@ -27,7 +27,7 @@ from torch import Tensor
 from ace_gui.linalg.eigenvectors import Eigen, eigenvectors
 from ace_gui.linalg.passes import energy
 from ace_gui.linalg.probing import row_errors
-from ace_gui.linalg.products import add_product_, full_float32, gram, times
+from ace_gui.linalg.products import add_product_, as_wide, full_float32, gram, times
 
 SMALLEST_LIMIT: Final = 4e-3
 """Smallest limit of the error at which float32 is tried. At a smaller one nearly all directions of
@@ -108,10 +108,7 @@ def root_spectrum(matrix_OI: Tensor, floor: float, limit: float) -> RootSpectrum
     """
     norm = math.sqrt(energy(matrix_OI))
     tall = matrix_OI.shape[0] > matrix_OI.shape[1]
-    if tall:
-        wide_RC = matrix_OI.mT
-    else:
-        wide_RC = matrix_OI
+    wide_RC = as_wide(matrix_OI)
     with full_float32():
         # Divided by its norm, so that squares stay in the range of float32.
         wide_RC = wide_RC / norm

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.eigenvectors import Eigen, eigenvectors
-from ace_gui.linalg.products import gram, times
+from ace_gui.linalg.products import as_wide, gram, times
 
 ZERO_SHARE: Final = 1e-6
 """Singular values up to this share of the largest count as zero; their vectors are rounding.
@@ -388,10 +388,7 @@ def shape_spectrum_(
     """
     double_OI = matrix_OI.to(torch.float64)
     tall = double_OI.shape[0] > double_OI.shape[1]
-    if tall:
-        wide_RC = double_OI.mT
-    else:
-        wide_RC = double_OI
+    wide_RC = as_wide(double_OI)
     squares_R, vectors_RR = eigenvectors(gram(wide_RC.mT))
     values_R = squares_R.clamp_(min=0).sqrt_()
     places_R = torch.arange(len(values_R), 0, -1, device=values_R.device)  # 1 for the largest
