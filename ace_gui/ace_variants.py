@@ -1,4 +1,4 @@
-"""The names of ACE's variants, which recipes, plans and the window know without the method."""
+"""What recipes, plans and the window know of ACE without the method: its variants, and a limit."""
 
 from typing import Final
 
@@ -10,3 +10,10 @@ AUTOMATIC: Final = "automatic"
 
 MEASURED: Final = "measured"
 """The variant that uses input covariances measured with the experts' data."""
+
+LARGEST_RIDGE_MASS: Final = 0.5
+"""Limit of ACE's ridge mass e = Σ ε_t, the sum of the experts' ridge parameters ε_t.
+
+It enters ACE's refinement as −(e/T) Σ_t ΔW_t, for T experts. Near 1 the refinement turns against
+the experts.
+"""

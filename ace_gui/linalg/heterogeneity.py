@@ -20,19 +20,6 @@ In norms this is 1e-5. Fine-tuning moves weights by about 1e-3 to 1e-2 of their 
 is therefore no larger than the rounding of the float32 weights (6e-8 of their size).
 """
 
-LARGEST_RIDGE_MASS: Final = 0.5
-"""Limit of ACE's ridge mass e = Σ ε_t, the sum of the experts' ridge parameters ε_t.
-
-It enters ACE's refinement as −(e/T) Σ_t ΔW_t, for T experts. Near 1 the refinement turns against
-the experts.
-"""
-
-WHY_BY_SCALE: Final = (
-    "the changes have norms near 1, where γ is large even if the experts hardly differ; in other "
-    "units of the weights the layer would be homogeneous"
-)
-"""Why γ exceeds τ in ``gamma_near_pole``: γ is divided by the mean of ln E_t, and ln 1 = 0."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Heterogeneity:
@@ -106,6 +93,13 @@ def unreliable_gamma(gamma: Any, mean_log: Any, tau: float | None) -> Any:
     if tau is None or math.isinf(tau):
         tau = USUAL_TAU
     return gamma_near_pole(gamma, mean_log, tau)
+
+
+WHY_BY_SCALE: Final = (
+    "the changes have norms near 1, where γ is large even if the experts hardly differ; in other "
+    "units of the weights the layer would be homogeneous"
+)
+"""Why γ exceeds τ in ``gamma_near_pole``: γ is divided by the mean of ln E_t, and ln 1 = 0."""
 
 
 def scale_alone_message(gamma: float, mean_log: float) -> str:

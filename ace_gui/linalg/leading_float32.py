@@ -3,8 +3,9 @@
 For matrices that are rounded to 16 bits. Float64 does the same in ``singular``; it also knows
 matrices of less than full rank, for which the functions here return None.
 
-R rows, C ≥ R columns of a matrix M or of its transpose; O outputs, I inputs; D directions near the
-cut; N rows and K ≤ N columns of vectors side by side.
+R rows, C ≥ R columns of a matrix M or of its transpose; O outputs, I inputs; K leading directions,
+D directions near the cut behind them, S smaller ones. Columns side by side are N × K, with N ≥ K.
+P random vectors.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from torch import Tensor
 
 from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.passes import energy
-from ace_gui.linalg.probing import random_rows, row_errors, times_few
+from ace_gui.linalg.probing import random_rows, row_errors, times_vectors
 from ace_gui.linalg.products import as_wide, gram, times
 from ace_gui.linalg.singular import Triplets
 
 RESOLVED_SQUARE: Final = 1e-6
 """Least squared singular value, as a share of the largest, that float32's Gram matrix resolves."""
 
-ACCURATE_SQUARE: Final = 1e-3
-"""Share of the largest squared singular value below which directions are decomposed again."""
+INACCURATE_SQUARE: Final = 1e-3
+"""Directions with a squared singular value up to this share of the largest are decomposed again."""
 
 NEAR_CUT: Final = 32
 """Directions on either side of the cut that are decomposed again, as they are nearly equal."""
 
-PRODUCT_ROUNDING: Final = 2e-6
+NEAR_CUT_ROUNDING: Final = 2e-6
 """Error of vᵢᵀ M Mᵀ vⱼ for two of the directions near the cut, as a share of the squared singular
 values there.
 """
@@ -47,19 +48,19 @@ class LeadingTriplets:
     triplets: Triplets
     """Vectors in float32; float64 singular values, not sorted where they are nearly equal."""
     errors_K: Tensor
-    """Estimate of ‖δu‖² of each vector outside of the span of all K exact ones. Infinite if the cut
-    lies between equal singular values.
+    """For each vector, the estimated square of its part outside the span of the K exact ones.
+    Infinite if the cut lies between equal singular values.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolarFactor:
-    """P = C (CᵀC)^(−1/2) of columns C."""
+    """F = C (CᵀC)^(−1/2) of columns C."""
 
     factor_NK: Tensor
-    """P, float32."""
+    """F, float32."""
     error: float
-    """Estimate of ‖δP S‖_F / ‖S‖_F, for the weights S of the columns."""
+    """Estimate of ‖δF W‖_F / ‖W‖_F, for the weights W of the columns."""
 
 
 def leading_in_float32(matrix_OI: Tensor, k: int) -> LeadingTriplets | None:
@@ -107,30 +108,30 @@ def _decompose_again_(wide_RC: Tensor, vectors_RR: Tensor, squares_R: Tensor, ne
 def _cut_errors(
     wide_RC: Tensor, vectors_RR: Tensor, squares_R: Tensor, cut: int, near: slice
 ) -> Tensor:
-    """‖δu‖² of all but the first ``cut`` eigenvectors V of M Mᵀ, to first order.
+    """‖δu‖² of the K leading eigenvectors of M Mᵀ, which follow the S = ``cut`` smaller ones.
 
-    H = Vᵀ M Mᵀ V − Λ turns a leading direction j into a smaller one i by H_ji / (λ_j − λ_i); J and
-    S of them. Among the directions ``near`` the cut, H is only rounding.
+    To first order, H = Vᵀ M Mᵀ V − Λ turns a leading direction j into a smaller one i by
+    H_ji / (λ_j − λ_i). Among the directions ``near`` the cut, H is only rounding.
     """
     if not cut:
         return torch.zeros_like(squares_R)
-    h_squares_J = row_errors(wide_RC, vectors_RR, squares_R, slice(0, cut))[cut:]
-    gaps_JS = squares_R[cut:, None] - squares_R[None, :cut]
-    squared_turns_JS = h_squares_J[:, None] / gaps_JS.square()
-    rounding = PRODUCT_ROUNDING * squares_R[cut]
-    near_leading = slice(0, near.stop - cut)  # counted from the cut, as rows are
-    near_smaller = slice(near.start, None)
-    near_gaps = gaps_JS[near_leading, near_smaller]
-    squared_turns_JS[near_leading, near_smaller] = (rounding / near_gaps).square()
-    return squared_turns_JS.sum(dim=1)
+    h_squares_K = row_errors(wide_RC, vectors_RR, squares_R, slice(0, cut))[cut:]
+    gaps_KS = squares_R[cut:, None] - squares_R[None, :cut]
+    squared_turns_KS = h_squares_K[:, None] / gaps_KS.square()
+    rounding = NEAR_CUT_ROUNDING * squares_R[cut]
+    near_leading = slice(0, near.stop - cut)  # of K, which begin at the cut
+    near_smaller = slice(near.start, None)  # of S, which end there
+    near_gaps = gaps_KS[near_leading, near_smaller]
+    squared_turns_KS[near_leading, near_smaller] = (rounding / near_gaps).square()
+    return squared_turns_KS.sum(dim=1)
 
 
 def polar_in_float32(
     columns_NK: Tensor, weights_K: Tensor, errors_K: Tensor, block: int
 ) -> PolarFactor | None:
-    """P = C (CᵀC)^(−1/2) of float32 columns C; None if they are nearly dependent.
+    """F = C (CᵀC)^(−1/2) of float32 columns C; None if they are nearly dependent.
 
-    ``weights_K``: S. ``block``: the number of columns of one expert, which follow each other and
+    ``weights_K``: W. ``block``: the number of columns of one expert, which follow each other and
     are orthonormal among themselves, but for rounding.
     ``errors_K``: ‖δc‖² of each column for any other reason; float64.
     """
@@ -140,7 +141,7 @@ def polar_in_float32(
     del gram_KK
     values_K = squares_K.clamp_(min=0).sqrt()
     rows_KK = vectors_KK.mT
-    small_count = int((squares_K <= ACCURATE_SQUARE * squares_K[-1]).sum())
+    small_count = int((squares_K <= INACCURATE_SQUARE * squares_K[-1]).sum())
     if small_count:
         small = slice(0, small_count)
         projected_NS = times(columns_NK, rows_KK[small].mT)
@@ -152,9 +153,11 @@ def polar_in_float32(
     factor_NK = times(columns_NK, gram(rows_KK / values_K.sqrt()[:, None]))
     shares_K = weights_K / torch.linalg.vector_norm(weights_K)
     squared_shares_K = shares_K.square()
-    passed_on = _passed_on(rows_KK, values_K, errors_K, squared_shares_K, len(columns_NK))
-    residual = _residual(factor_NK, shares_K)
-    return PolarFactor(factor_NK=factor_NK, error=math.hypot(math.sqrt(passed_on), residual))
+    passed_on_square = _passed_on_square(
+        rows_KK, values_K, errors_K, squared_shares_K, len(columns_NK)
+    )
+    residual = _orthonormality_residual(factor_NK, shares_K)
+    return PolarFactor(factor_NK=factor_NK, error=math.hypot(math.sqrt(passed_on_square), residual))
 
 
 def _orthonormality_errors(gram_KK: Tensor, block: int) -> Tensor:
@@ -172,31 +175,33 @@ def _orthonormality_errors(gram_KK: Tensor, block: int) -> Tensor:
     return torch.cat(errors)
 
 
-def _passed_on(
+def _passed_on_square(
     rows_KK: Tensor, values_K: Tensor, errors_K: Tensor, squared_shares_K: Tensor, count: int
 ) -> float:
-    """‖δP S‖²_F of C = Q H for δC whose columns have random directions among ``count``.
+    """‖δF W‖²_F for errors δC whose columns have random directions among ``count``.
 
-    H has the eigenvectors ``rows_KK`` and eigenvalues h. In their basis, to first order,
-    δP = Q Z + (1 − Q Qᵀ) δC H⁻¹ with Z_ij = (A_ij − A_ji) / (h_i + h_j) for A = Qᵀ δC.
-    ``squared_shares_K``: S², whose sum is 1.
+    C = Q H, where H has the eigenvectors ``rows_KK`` and eigenvalues h. In their basis, to first
+    order, δF = Q Z + (1 − Q Qᵀ) δC H⁻¹ with Z_ij = (A_ij − A_ji) / (h_i + h_j) for A = Qᵀ δC.
+    ``squared_shares_K``: W², whose sum is 1.
     """
     squared_KK = rows_KK.square().double()
-    basis_errors_K = squared_KK @ errors_K  # in the basis of the eigenvectors, as the shares
+    # In the basis of the eigenvectors:
+    basis_errors_K = squared_KK @ errors_K
     basis_shares_K = squared_KK @ squared_shares_K
-    sums_KK = (values_K[:, None] + values_K).double().square_()
-    pairs_KK = (basis_errors_K[:, None] + basis_errors_K) / sums_KK * basis_shares_K
-    within = float(pairs_KK.sum() - pairs_KK.diagonal().sum())
+    squared_sums_KK = (values_K[:, None] + values_K).double().square_()
+    pairs_KK = (basis_errors_K[:, None] + basis_errors_K) / squared_sums_KK * basis_shares_K
+    within = float(pairs_KK.sum() - pairs_KK.diagonal().sum())  # Z_ii = 0
     outside = float((basis_errors_K * basis_shares_K / values_K.double().square()).sum())
     return (within + (count - len(values_K)) * outside) / count
 
 
-def _residual(factor_NK: Tensor, shares_K: Tensor) -> float:
-    """‖(PᵀP − 1) S‖_F, about a bound of ‖δP S‖_F for P = C B with a symmetric B.
+def _orthonormality_residual(factor_NK: Tensor, shares_K: Tensor) -> float:
+    """‖(FᵀF − 1) W‖_F, about a bound of ‖δF W‖_F for F = C B with a symmetric B.
 
-    C = Q H with orthonormal Q and positive H. For B near H⁻¹, δP = Q (H B − 1), and the entries of
-    H B − 1 are at most those of PᵀP − 1 in the basis of H's eigenvectors.
+    C = Q H with orthonormal Q and positive H. For B near H⁻¹, δF = Q (H B − 1), and the entries of
+    H B − 1 are at most those of FᵀF − 1 in the basis of H's eigenvectors. The norm is estimated
+    with P random vectors.
     """
-    few_PK = random_rows(len(shares_K), shares_K.device) * shares_K
-    back_PK = times_few(factor_NK.mT, times_few(factor_NK, few_PK))
-    return math.sqrt(energy(back_PK - few_PK) / len(few_PK))
+    vectors_PK = random_rows(len(shares_K), shares_K.device) * shares_K
+    products_PK = times_vectors(factor_NK.mT, times_vectors(factor_NK, vectors_PK))  # FᵀF W z
+    return math.sqrt(energy(products_PK - vectors_PK) / len(vectors_PK))

@@ -1,6 +1,6 @@
 """One pass over a tensor: whether it is finite, its energy, its mean, float64 copies of parts.
 
-B matrices of O outputs, I inputs.
+B matrices of O outputs and I inputs; N outputs of a slice; P rows.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def norms(matrix_BOI: Tensor) -> Tensor:
     return squares_B.sqrt_()
 
 
-def times_transposed(few_BPI: Tensor, matrix_BOI: Tensor) -> Tensor:
-    """few · matrixᵀ in float64 (B × P × O); ``few_BPI`` has a few float64 rows."""
-    parts = [product(few_BPI, part_BNI.mT) for _, part_BNI in widened(matrix_BOI)]
+def times_transposed(rows_BPI: Tensor, matrix_BOI: Tensor) -> Tensor:
+    """rows · matrixᵀ in float64 (B × P × O), for a few float64 rows."""
+    parts = [product(rows_BPI, part_BNI.mT) for _, part_BNI in widened(matrix_BOI)]
     return torch.cat(parts, dim=2)

@@ -1,23 +1,19 @@
 """The leading part of a polar factor: U_k V_kᵀ of X = U S Vᵀ.
 
-B matrices X of O outputs and I inputs, K directions; R is the smaller side of X and C the larger.
+B matrices X of O outputs and I inputs, N of them in a part of the batch; R is the smaller side of X
+and C the larger. K leading directions, J others; F figures that a caller asks for.
 
 There are two ways. The cheap one uses eigenvectors of the smaller Gram matrix. Squaring halves the
 digits, so the subspace has an error of about ε·s₁²/(s_k² − s_{k+1}²), ε = 2e-16. If that is too
 coarse, a QR and a singular value decomposition of X have an error of ε·s₁/(s_k − s_{k+1}).
-
-A second processor hardly helps a single decomposition of a small matrix. Two decompositions at once
-(``side_by_side``) use it fully.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,8 +32,8 @@ is far smaller.
 FactorFigures = Callable[[Tensor, Sequence[int]], Tensor]
 """What a caller also wants to know of the factors, computed with them.
 
-Gets factors U_k V_kᵀ (N × O × I) and the indices of their matrices in the batch. Returns F float64
-figures of each (N × F).
+Gets factors U_k V_kᵀ (N × O × I) and the indices of their matrices in the batch. Returns float64
+figures of each factor (N × F).
 """
 
 
@@ -60,16 +56,21 @@ class TopPolar:
 
 
 def top_polars(
-    matrix_BOI: Tensor, k: int, noises: Sequence[float], figures: FactorFigures | None = None
+    matrix_BOI: Tensor,
+    k: int,
+    relative_errors: Sequence[float],
+    figures: FactorFigures | None = None,
 ) -> list[TopPolar]:
     """U_k V_kᵀ and the mean of the k largest singular values of every matrix of a float64 batch.
 
-    1 ≤ k ≤ min(O, I). ``noises``: error of each matrix relative to its largest singular value.
-    Singular vectors are left out if their singular value does not exceed this error or the matrix's
-    rounding, as they are arbitrary. ``figures`` are computed with the singular values, so a GPU is
-    synchronised only once.
+    1 ≤ k ≤ min(O, I). ``relative_errors``: of the matrices, as shares of their largest singular
+    values. Singular vectors are left out if their singular value does not exceed this error or the
+    matrix's rounding, as they are arbitrary. ``figures`` are computed with the singular values, so
+    a GPU is synchronised only once.
     """
-    batch = _PolarBatch(matrix_BOI=matrix_BOI, k=k, noises=noises, figures=figures)
+    batch = _PolarBatch(
+        matrix_BOI=matrix_BOI, k=k, relative_errors=relative_errors, figures=figures
+    )
     squares_BR, vectors_BRR = eigenvectors(gram(batch.wide_BRC.mT))
     basis_BRK = vectors_BRR[..., -k:].flip(-1)
     values_BR = squares_BR.flip(-1).clamp_(min=0).sqrt_()
@@ -101,7 +102,7 @@ class _PolarBatch:
 
     matrix_BOI: Tensor
     k: int
-    noises: Sequence[float]
+    relative_errors: Sequence[float]
     figures: FactorFigures | None
 
     @property
@@ -120,7 +121,7 @@ class _PolarBatch:
         """The polar factors of the matrices at ``indices``, from their U_k and all of their s."""
         wide_BRC = matrices_at(self.wide_BRC, indices)
         rounding = torch.finfo(wide_BRC.dtype).eps * wide_BRC.shape[2]
-        relative_floors = [max(self.noises[b], rounding) for b in indices]
+        relative_floors = [max(self.relative_errors[b], rounding) for b in indices]
         factor_BRC = _factors(wide_BRC, basis_BRK, values_BR, relative_floors)
         if self.tall:
             factor_BOI = factor_BRC.mT
@@ -134,8 +135,8 @@ class _PolarBatch:
         rows = values_and_figures.cpu()
         count = values_BR.shape[1]
         polars: list[_PolarOfBasis] = []
-        for factor_OI, row, floor in zip(factor_BOI, rows, relative_floors, strict=True):
-            polars.append(self._polar(factor_OI, row[:count], row[count:], floor))
+        for factor_OI, row, relative_floor in zip(factor_BOI, rows, relative_floors, strict=True):
+            polars.append(self._polar(factor_OI, row[:count], row[count:], relative_floor))
         return polars
 
     def _polar(
@@ -203,28 +204,3 @@ def _by_svd(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor]:
     triangle_RR = torch.linalg.qr(wide_RC.T, mode="r").R
     u_RR, s_R, _ = torch.linalg.svd(triangle_RR.T)
     return u_RR[:, :k], s_R
-
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-FEW_ENTRIES: Final = 1 << 22
-"""Largest number of entries for which a few matrices at a time take negligible memory."""
-
-
-def side_by_side(
-    work: Callable[[Item], Result], items: Iterable[Item], *, entries: int, device: torch.device
-) -> list[Result]:
-    """``work`` on every item in parallel, results in order.
-
-    ``entries``: of the matrix of one item; all are of one size. Matrices of more than
-    ``FEW_ENTRIES`` entries, and those on a GPU, are done one after another.
-    """
-    if entries <= FEW_ENTRIES and device.type == "cpu":
-        threads = torch.get_num_threads()
-    else:
-        threads = 1
-    if threads == 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(threads, initializer=partial(torch.set_num_threads, 1)) as pool:
-        return list(pool.map(work, items))

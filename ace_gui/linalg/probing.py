@@ -1,6 +1,6 @@
 """Random vectors that measure the error of an eigen-decomposition in float32.
 
-M is a matrix of N rows and C columns; N directions; P random vectors, which are rows.
+M is a matrix of N rows and C columns; N directions, I of them; P vectors, which are rows.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def random_rows(columns: int, device: torch.device) -> Tensor:
     return moved(rows_PC, device)
 
 
-def times_few(matrix_NM: Tensor, few_PM: Tensor) -> Tensor:
+def times_vectors(matrix_NC: Tensor, vectors_PC: Tensor) -> Tensor:
     """The matrix times a few float64 vectors, which are rows (P × N)."""
-    return times_transposed(few_PM[None], matrix_NM[None])[0]
+    return times_transposed(vectors_PC[None], matrix_NC[None])[0]
 
 
 def row_errors(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, directions: slice) -> Tensor:
@@ -36,8 +36,9 @@ def row_errors(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, direction
     into a small one i is in H_ji; H_ij is small.
     """
     count = len(squares_N[directions])
-    few_PI = random_rows(count, rows_NC.device)
-    few_PC = times_few(rows_NC.mT, times_few(vectors_NN[:, directions], few_PI))
-    products_PN = times_few(vectors_NN.mT, times_few(rows_NC, few_PC))
-    products_PN[:, directions] -= few_PI * squares_N[directions]
+    random_PI = random_rows(count, rows_NC.device)
+    random_PN = times_vectors(vectors_NN[:, directions], random_PI)
+    mapped_PN = times_vectors(rows_NC, times_vectors(rows_NC.mT, random_PN))  # by M Mᵀ
+    products_PN = times_vectors(vectors_NN.mT, mapped_PN)
+    products_PN[:, directions] -= random_PI * squares_N[directions]
     return products_PN.square().mean(dim=0) / count

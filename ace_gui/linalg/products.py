@@ -1,4 +1,6 @@
-"""Sums of matrix products, of one matrix or of a batch of B of one shape. N rows, M columns.
+"""Sums of matrix products, of one matrix or of a batch of B of one shape.
+
+N rows and M columns of a product, K terms in each of its sums.
 
 A GPU gets a whole batch, since one small matrix leaves most of it idle. A batch of one is computed
 as a single matrix, because batched library calls do not help a processor and may be slower.
@@ -29,7 +31,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-PIECE: Final = 1536
+LONGEST_PART: Final = 1536
 """Rows and columns of the part of a product that is computed before it is added to a sum."""
 
 Factor = float | Sequence[float]
@@ -135,11 +137,11 @@ def _times_in_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:
 
 
 def parts(size: int) -> list[slice]:
-    """Ranges that cover ``size`` rows or columns, at most ``PIECE`` long and nearly equal.
+    """Ranges that cover ``size`` rows or columns, at most ``LONGEST_PART`` long and nearly equal.
 
     For numpy, which needs memory for each product; ``blocks`` are narrower, to skip work.
     """
-    count = math.ceil(size / PIECE)
+    count = math.ceil(size / LONGEST_PART)
     return [slice(n * size // count, (n + 1) * size // count) for n in range(count)]
 
 
@@ -194,7 +196,7 @@ def blocks(size: int, device: torch.device) -> Iterator[slice]:
         yield slice(start, min(start + step, size))
 
 
-def widest(size: int) -> int:
+def widest_block(size: int) -> int:
     """Columns of the widest block for ``size`` columns on any device."""
     return max(_width(size, on_gpu=on_gpu) for on_gpu in (False, True))
 
@@ -209,33 +211,33 @@ def add_gram_(sum_NN: Tensor, matrix_KN: Tensor, *, alpha: Factor = 1.0) -> None
     """Add ``alpha`` · matrixᵀ matrix to the upper blocks of a symmetric sum; see ``mirror_``."""
     size = sum_NN.shape[-1]
     if has_half_price_gram(matrix_KN):
-        steps = parts(size)
+        diagonal = parts(size)
     else:
-        steps = list(blocks(size, sum_NN.device))
-    _add_upper_(sum_NN, matrix_KN.mT, alpha, steps)
+        diagonal = list(blocks(size, sum_NN.device))
+    _add_upper_(sum_NN, matrix_KN.mT, alpha, diagonal)
 
 
-def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slice]) -> None:
-    """Halve the list of blocks ``steps`` recursively, because the largest products are the fastest.
+def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, diagonal: list[slice]) -> None:
+    """Add ``alpha`` · rows rowsᵀ to the blocks on and above these of the diagonal.
 
-    The rows of the first half times the columns of the second lie above the diagonal. A single
-    block lies on it.
+    Halves the diagonal recursively, because the largest products are the fastest: the first half's
+    rows times the second half's columns lie above the diagonal, and a single block lies on it.
     """
-    if not steps:
+    if not diagonal:
         return
-    half = len(steps) // 2
-    if len(steps) == 1:
-        row_blocks = steps
-        column_blocks = steps
+    half = len(diagonal) // 2
+    if len(diagonal) == 1:
+        row_blocks = diagonal
+        column_blocks = diagonal
     else:
-        row_blocks = steps[:half]
-        column_blocks = steps[half:]
+        row_blocks = diagonal[:half]
+        column_blocks = diagonal[half:]
     rows = slice(row_blocks[0].start, row_blocks[-1].stop)
     columns = slice(column_blocks[0].start, column_blocks[-1].stop)
     left_NK = rows_NK[..., rows, :]
     right_NK = rows_NK[..., columns, :]
     add_product_(sum_NN[..., rows, columns], left_NK, right_NK.mT, alpha)
-    if len(steps) > 1:
+    if len(diagonal) > 1:
         _add_upper_(sum_NN, rows_NK, alpha, row_blocks)
         _add_upper_(sum_NN, rows_NK, alpha, column_blocks)
 

@@ -11,8 +11,8 @@ smallest are therefore separated from the J others by a small rotation, and deco
 V_Kᵀ M has no large eigenvalue that blurs the small ones. This is repeated up to ``LEVELS`` times.
 Directions that are small enough get one factor instead, and what that costs has a bound.
 
-R rows, C ≥ R columns of M; N = K + J rows of one level, smallest directions first; P random
-vectors.
+R rows, C ≥ R columns of M; N = K + J rows of one level, smallest directions first. In a table of
+pairs of directions, A rows of a few directions, and B columns.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ EQUAL_SHARE: Final = 1e-6
 MAP_ROUNDING: Final = 1.2e-7
 """Rounding of an entry of F in float32, relative to it."""
 
-PRODUCT_ROUNDING: Final = 1e-5
+LEAST_ERROR: Final = 1e-5
 """Largest error that float32's products leave in any case, relative to ‖M'‖."""
 
 SAFETY: Final = 2.0
@@ -120,7 +120,7 @@ def root_spectrum(matrix_OI: Tensor, floor: float, limit: float) -> RootSpectrum
             return None
         rooted_RC = times(root.map_NN, wide_RC)
     new_norm = math.sqrt(energy(rooted_RC))
-    error = SAFETY * math.sqrt(root.error_square) / new_norm + PRODUCT_ROUNDING
+    error = SAFETY * math.sqrt(root.error_square) / new_norm + LEAST_ERROR
     if error > limit or math.isnan(error):
         return None
     rooted_RC.mul_(norm / new_norm)
@@ -191,7 +191,7 @@ def _factors(values_N: Tensor, resolution: float, floor: float) -> Tensor:
 def _map(vectors_NN: Tensor, factors_N: Tensor, small_map_KK: Tensor | None) -> Tensor:
     """V f Vᵀ, where the smallest K directions may have a map instead of factors.
 
-    As A Aᵀ with A = V √f, whose product takes half the operations.
+    As X Xᵀ with X = V √f, whose product takes half the operations.
     """
     factors_N = factors_N.to(vectors_NN.dtype)
     if small_map_KK is None:
@@ -281,13 +281,13 @@ def _pair_errors(squares_N: Tensor, factors_N: Tensor, h_squares_N: Tensor) -> T
     errors_N = torch.zeros_like(squares_N)
     for start in range(0, len(squares_N), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)  # j
-        smaller = slice(0, start + ROWS_AT_A_TIME)  # i: up to the largest j, cut off by ``tril``
-        gaps_JI = squares_N[rows, None] - squares_N[smaller]
-        differences_JI = factors_N[rows, None] - factors_N[smaller]
-        is_close_JI = gaps_JI.abs() <= EQUAL_SHARE * squares_N[smaller]
-        quotients_JI = torch.where(is_close_JI, slopes_N[smaller], differences_JI / gaps_JI)
-        terms_JI = quotients_JI.square() * (squares_N[rows, None] + squares_N[smaller])
-        terms_JI *= h_squares_N[rows, None]
-        # The first row is that of j = start: this keeps the pairs with i ≤ j.
-        errors_N[smaller] += terms_JI.tril(start).sum(dim=0)
+        columns = slice(0, start + ROWS_AT_A_TIME)  # i, up to the last j; ``tril`` leaves i ≤ j
+        gaps_AB = squares_N[rows, None] - squares_N[columns]
+        differences_AB = factors_N[rows, None] - factors_N[columns]
+        is_close_AB = gaps_AB.abs() <= EQUAL_SHARE * squares_N[columns]
+        quotients_AB = torch.where(is_close_AB, slopes_N[columns], differences_AB / gaps_AB)
+        terms_AB = quotients_AB.square() * (squares_N[rows, None] + squares_N[columns])
+        terms_AB *= h_squares_N[rows, None]
+        # The first row, that of j = start, has its last pair in column ``start``.
+        errors_N[columns] += terms_AB.tril(start).sum(dim=0)
     return errors_N

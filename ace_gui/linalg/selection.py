@@ -109,10 +109,11 @@ def float32_in_bins(upper: int, lower: int) -> float:
 
 
 def order_in_rows(magnitudes: Tensor) -> Tensor:
-    """The indices that sort each row in ascending order, int64; stable for equal values.
+    """The indices that sort each row of magnitudes (≥ 0) in ascending order, int64.
 
-    Each key is the bits of a number followed by its index, so that no two keys are equal. For
-    float32 on the processor, this takes a tenth of the time of a stable sort.
+    Equal ones stay in their order: each key is the bits of a number followed by its index, so that
+    no two keys are equal. For float32 on the processor, this takes a tenth of the time of a stable
+    sort.
     """
     if not magnitudes.is_cpu or magnitudes.dtype != torch.float32:
         return magnitudes.argsort(dim=1, stable=True)

@@ -1,8 +1,8 @@
 """Singular values and vectors: the leading ones, those of thin products, and changed values.
 
-O outputs, I inputs, R = min(O, I) or a rank, K triplets or columns. Float64 throughout. There are
-two ways, as in ``polar``: eigenvectors of the smaller Gram matrix if the spectrum makes them
-accurate, else a decomposition of the matrix.
+O outputs, I inputs, R = min(O, I) or a rank, C the larger side, K triplets. Columns side by side
+are N × K, with N ≥ K. Float64 throughout. There are two ways, as in ``polar``: eigenvectors of the
+smaller Gram matrix if the spectrum makes them accurate, else a decomposition of the matrix.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,6 +75,19 @@ class Triplets:
         """U S Vᵀ, O × I."""
         return times(self.u_OK * self.s_K.to(self.u_OK.dtype), self.vh_KI)
 
+    @property
+    def transposed(self) -> Triplets:
+        """The triplets of Xᵀ."""
+        return Triplets(u_OK=self.vh_KI.T, s_K=self.s_K, vh_KI=self.u_OK.T)
+
+
+class TripletsOfShare(NamedTuple):
+    """Leading triplets of a matrix, and what they are a share of."""
+
+    triplets: Triplets
+    nuclear_norm: Tensor
+    """Sum of all singular values of the matrix."""
+
 
 def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triplets:
     """The k largest singular values and vectors of a float64 matrix, 0 ≤ k ≤ R.
@@ -83,8 +96,7 @@ def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triple
     ``scale``, the size of numbers from which the matrix was computed.
     """
     if matrix_OI.shape[0] > matrix_OI.shape[1]:
-        turned = leading_triplets(matrix_OI.T, k, scale=scale)
-        return Triplets(u_OK=turned.vh_KI.T, s_K=turned.s_K, vh_KI=turned.u_OK.T)
+        return leading_triplets(matrix_OI.T, k, scale=scale).transposed
     if not k:
         return Triplets(u_OK=matrix_OI[:, :0], s_K=matrix_OI.new_zeros(0), vh_KI=matrix_OI[:0])
     eigen = eigenvectors(gram(matrix_OI.T))
@@ -95,7 +107,7 @@ def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triple
 
 
 def _by_gram(wide_RC: Tensor, eigen: Eigen, k: int, scale: float) -> Triplets | None:
-    """The triplets; None if the Gram matrix does not separate them from the rest."""
+    """The triplets; None if the Gram matrix does not separate them from the next ones."""
     squares_R = eigen.values.flip(0).clamp_(min=0)
     vectors_RR = eigen.vectors.flip(1)
     threshold = ZERO_SHARE**2 * max(float(squares_R[0]), scale**2)
@@ -114,27 +126,28 @@ def _by_gram(wide_RC: Tensor, eigen: Eigen, k: int, scale: float) -> Triplets | 
 
 def _by_decomposition(wide_RC: Tensor, eigen: Eigen, k: int, scale: float) -> Triplets:
     """The triplets, also of singular values that the Gram matrix does not resolve."""
-    # The left vectors are the right ones of the transpose, as rows, in any order. N are not zero.
-    s_N, left_NR = _right_singular_vectors(wide_RC.T, eigen)
-    s_N, order_N = s_N.sort(descending=True)
-    count = int((s_N[:k] > ZERO_SHARE * scale).sum())
-    return _triplets(wide_RC, left_NR[order_N[:count]].T, s_N[:count])
+    # The left vectors of X are the right ones of Xᵀ: J rows in any order, without those of zeros.
+    s_J, left_JR = _values_and_right_vectors(wide_RC.T, eigen)
+    s_J, order_J = s_J.sort(descending=True)
+    count = int((s_J[:k] > ZERO_SHARE * scale).sum())
+    return _triplets(wide_RC, left_JR[order_J[:count]].T, s_J[:count])
 
 
 def _triplets(wide_RC: Tensor, u_RK: Tensor, s_K: Tensor) -> Triplets:
+    """The triplets of X from their U and S: Vᵀ = S⁻¹ Uᵀ X."""
     return Triplets(u_OK=u_RK, s_K=s_K, vh_KI=times((u_RK / s_K).T, wide_RC))
 
 
-def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
-    """The fewest leading triplets that make up ``share`` of the nuclear norm, and the norm.
+def triplets_of_share(matrix_OI: Tensor, share: float) -> TripletsOfShare:
+    """The fewest leading triplets that make up ``share`` of the nuclear norm.
 
     The matrix is float64 and not empty. The Gram matrix blurs small singular values. If that could
     change the norm by ``NORM_TOLERANCE`` of it, as for low-rank matrices, the matrix itself is
     decomposed.
     """
     if matrix_OI.shape[0] > matrix_OI.shape[1]:
-        turned, nuclear = leading_share(matrix_OI.T, share)
-        return Triplets(u_OK=turned.vh_KI.T, s_K=turned.s_K, vh_KI=turned.u_OK.T), nuclear
+        of_transpose = triplets_of_share(matrix_OI.T, share)
+        return of_transpose._replace(triplets=of_transpose.triplets.transposed)
     squares_R, u_OR = eigenvectors(gram(matrix_OI.T))
     squares_R = squares_R.flip(0).clamp_(min=0)
     u_OR = u_OR.flip(1)
@@ -142,7 +155,7 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
     # An error η of a square s² is one of at most η / s in s, and never more than √η.
     square_error = 8 * torch.finfo(squares_R.dtype).eps * squares_R[0]
     norm_error = (square_error / s_R.clamp(min=square_error.sqrt())).sum()
-    k = _fewest(s_R, share)
+    k = _count_for_share(s_R, share)
     if k < len(s_R):
         gap = squares_R[k - 1] - squares_R[k]
     else:
@@ -154,12 +167,13 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
     else:
         del u_OR
         u_OR, s_R, vh_RI = torch.linalg.svd(matrix_OI, full_matrices=False)
-        k = _fewest(s_R, share)
+        k = _count_for_share(s_R, share)
         vh_KI = vh_RI[:k]
-    return Triplets(u_OK=u_OR[:, :k], s_K=s_R[:k], vh_KI=vh_KI), s_R.sum()
+    triplets = Triplets(u_OK=u_OR[:, :k], s_K=s_R[:k], vh_KI=vh_KI)
+    return TripletsOfShare(triplets=triplets, nuclear_norm=s_R.sum())
 
 
-def _fewest(s_R: Tensor, share: float) -> int:
+def _count_for_share(s_R: Tensor, share: float) -> int:
     """The number of leading values that make up ``share`` of their sum."""
     sums_R = s_R.cumsum(0)
     # Rounding of the sum must not lead to more values than there are.
@@ -179,22 +193,22 @@ def orthogonalised(columns_NK: Tensor) -> Tensor:
 
 def inverse_root(columns_NK: Tensor) -> Tensor:
     """(CᵀC)^(-1/2) of K ≤ N columns C, K × K, restricted to their span as in ``orthogonalised``."""
-    s_R, vh_RK = right_singular_vectors(columns_NK)
+    s_R, vh_RK = values_and_right_vectors(columns_NK)
     return gram(vh_RK / s_R.sqrt()[:, None])
 
 
-def right_singular_vectors(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
+def values_and_right_vectors(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
     """The singular values of K ≤ N columns C, and their right vectors as rows, R of them.
 
     R is the number of values above ``ZERO_SHARE`` of the largest. They come from the eigenvectors
     of CᵀC. The few inaccurate ones are improved by a decomposition of C times these vectors. If
     even their span is inaccurate, C is decomposed. The order is arbitrary.
     """
-    return _right_singular_vectors(columns_NK, eigenvectors(gram(columns_NK)))
+    return _values_and_right_vectors(columns_NK, eigenvectors(gram(columns_NK)))
 
 
-def _right_singular_vectors(columns_NK: Tensor, eigen: Eigen) -> tuple[Tensor, Tensor]:
-    """``right_singular_vectors``, with the eigenvectors of CᵀC, smallest first."""
+def _values_and_right_vectors(columns_NK: Tensor, eigen: Eigen) -> tuple[Tensor, Tensor]:
+    """``values_and_right_vectors``, with the eigenvectors of CᵀC, smallest first."""
     squares_K, vectors_KK = eigen
     if not len(squares_K):
         return squares_K, vectors_KK
@@ -231,14 +245,14 @@ def singular_values(matrix: Tensor) -> Tensor:
         tall = tall.T
     gram_RR = gram(tall)
     squares: Tensor = torch.linalg.eigvalsh(gram_RR).flip(0)
-    resolved = squares > ACCURATE_EIGENVALUE * squares[0]
-    unresolved = len(squares) - int(resolved.sum())
-    if not unresolved:
+    is_resolved = squares > ACCURATE_EIGENVALUE * squares[0]
+    unresolved_count = len(squares) - int(is_resolved.sum())
+    if not unresolved_count:
         return squares.sqrt()
-    if unresolved <= min(MOST_PROJECTED, len(squares) // 4):
-        last_RK = eigenvectors(gram_RR).vectors[:, :unresolved]
+    if unresolved_count <= min(MOST_PROJECTED, len(squares) // 4):
+        last_RK = eigenvectors(gram_RR).vectors[:, :unresolved_count]
         smallest: Tensor = torch.linalg.svdvals(times(tall, last_RK))
-        return torch.cat([squares[:-unresolved].sqrt(), smallest])
+        return torch.cat([squares[:-unresolved_count].sqrt(), smallest])
     if tall.shape[0] > tall.shape[1]:
         tall = torch.linalg.qr(tall, mode="r").R
     values: Tensor = torch.linalg.svdvals(tall)
@@ -267,40 +281,37 @@ def concatenated_factors(terms: Sequence[tuple[float, Tensor, Tensor]]) -> LowRa
 
 def squared_values(matrix_OI: Tensor) -> Tensor:
     """The squared singular values of a float64 matrix, largest first."""
-    if matrix_OI.shape[0] <= matrix_OI.shape[1]:
-        wide = matrix_OI
-    else:
-        wide = matrix_OI.T
-    squares: Tensor = torch.linalg.eigvalsh(gram(wide.T))
+    squares: Tensor = torch.linalg.eigvalsh(gram(as_wide(matrix_OI).mT))
     return squares.flip(0).clamp_(min=0)
 
 
 def squared_values_of_product(factors: LowRankFactors) -> Tensor:
     """``squared_values`` of a product B·A, without computing it."""
-    values: Tensor = torch.linalg.svdvals(_core(factors)[1])
+    _, core_RR, _ = _orthonormal_factors(factors)
+    values: Tensor = torch.linalg.svdvals(core_RR)
     return values.square()
 
 
-def rank_for(squares: Tensor, energy_share: float) -> int:
+def rank_for_energy(squares: Tensor, energy_share: float) -> int:
     """The smallest rank that keeps this share of the energy; 0 for a zero matrix.
 
     ``squares``: the squared singular values, largest first.
     """
-    total = float(squares.sum())
-    if total == 0:
+    total_energy = float(squares.sum())
+    if total_energy == 0:
         return 0
-    lost_energies = total - squares.cumsum(0)
-    rounding = 1e-14 * total  # of the sums
-    allowed_loss = (1 - energy_share) * total + rounding
+    lost_energies = total_energy - squares.cumsum(0)  # with a rank of 1, 2, and so on
+    rounding = 1e-14 * total_energy  # of the sums
+    allowed_loss = (1 - energy_share) * total_energy + rounding
     return int((lost_energies > allowed_loss).sum()) + 1
 
 
-def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> LowRankFactors:
-    """A float64 matrix cut to this rank: the nearest one, by Eckart and Young.
+def cut_to_rank(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> LowRankFactors:
+    """The nearest matrix of this rank to a float64 matrix, by Eckart and Young.
 
     B = U·S and A = Vᵀ; ``balanced``: √S on both sides. If there are fewer singular values than
-    ``rank``, the rest are zeros. The matrix is projected onto the leading eigenvectors of the
-    smaller Gram matrix.
+    ``rank``, zeros fill up the factors. The matrix is projected onto the leading eigenvectors of
+    the smaller Gram matrix.
     """
     tiny = torch.finfo(torch.float64).tiny
     if matrix_OI.shape[0] <= matrix_OI.shape[1]:
@@ -314,31 +325,36 @@ def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> LowRankFacto
         s_K = torch.linalg.vector_norm(projected_OK, dim=0)
         u_OK = projected_OK / s_K.clamp_min(tiny)
         vh_KI = v_IK.T
-    total = float(torch.linalg.vector_norm(matrix_OI)) ** 2
-    return _scaled(u_OK, s_K, vh_KI, rank, total, balanced=balanced)
+    total_energy = float(torch.linalg.vector_norm(matrix_OI)) ** 2
+    return _factors_of_rank(u_OK, s_K, vh_KI, rank, total_energy, balanced=balanced)
 
 
-def cut_product(factors: LowRankFactors, rank: int, *, balanced: bool = False) -> LowRankFactors:
-    """``cut`` of a product B·A from the QR decompositions of its factors, without computing it."""
-    q_OR, core_RR, q_IR = _core(factors)
+def product_cut_to_rank(
+    factors: LowRankFactors, rank: int, *, balanced: bool = False
+) -> LowRankFactors:
+    """``cut_to_rank`` of a product B·A, by QR of its factors, without computing it."""
+    q_OR, core_RR, q_IR = _orthonormal_factors(factors)
     u, s, vh = torch.linalg.svd(core_RR)
-    total = float(s.square().sum())
+    total_energy = float(s.square().sum())
     u_OK = q_OR @ u[:, :rank]
     vh_KI = vh[:rank] @ q_IR.T
-    return _scaled(u_OK, s[:rank], vh_KI, rank, total, balanced=balanced)
+    return _factors_of_rank(u_OK, s[:rank], vh_KI, rank, total_energy, balanced=balanced)
 
 
-def _core(factors: LowRankFactors) -> tuple[Tensor, Tensor, Tensor]:
-    """Q_B, R_B·R_Aᵀ and Q_A, where B = Q_B·R_B and Aᵀ = Q_A·R_A."""
+def _orthonormal_factors(factors: LowRankFactors) -> tuple[Tensor, Tensor, Tensor]:
+    """Q_B, the core R_B·R_Aᵀ and Q_A of B·A = Q_B (R_B·R_Aᵀ) Q_Aᵀ, by QR of B and Aᵀ."""
     q_OR, r_b = torch.linalg.qr(factors.b_OR)
     q_IR, r_a = torch.linalg.qr(factors.a_RI.T)
     return q_OR, r_b @ r_a.T, q_IR
 
 
-def _scaled(
-    u_OK: Tensor, s_K: Tensor, vh_KI: Tensor, rank: int, total: float, *, balanced: bool
+def _factors_of_rank(
+    u_OK: Tensor, s_K: Tensor, vh_KI: Tensor, rank: int, total_energy: float, *, balanced: bool
 ) -> LowRankFactors:
-    """The factors of U S Vᵀ. ``total``: the matrix's energy."""
+    """U S Vᵀ as two factors, filled with zeros up to ``rank``.
+
+    ``total_energy``: of the matrix that was cut. ``balanced``: see ``cut_to_rank``.
+    """
     b_OR = u_OK.new_zeros(len(u_OK), rank)
     a_RI = vh_KI.new_zeros(rank, vh_KI.shape[1])
     count = len(s_K)
@@ -348,11 +364,11 @@ def _scaled(
     else:
         b_OR[:, :count] = u_OK * s_K
         a_RI[:count] = vh_KI
-    if total:
-        share = float(s_K.square().sum()) / total
+    if total_energy:
+        energy_share = float(s_K.square().sum()) / total_energy
     else:
-        share = 1.0
-    return LowRankFactors(b_OR=b_OR, a_RI=a_RI, energy_share=min(share, 1.0))
+        energy_share = 1.0
+    return LowRankFactors(b_OR=b_OR, a_RI=a_RI, energy_share=min(energy_share, 1.0))
 
 
 # Changing singular values: for M = U S Vᵀ with R rows, U f(S) Vᵀ is U diag(f(s) / s) Uᵀ M. The
@@ -373,7 +389,8 @@ class ShapedSpectrum:
 
 def direction_count(share: float, shape: tuple[int, ...]) -> int:
     """floor(share · min(O, I)), but at least one."""
-    return max(1, math.floor(share * min(shape) + 1e-9))
+    rounding = 1e-9  # 0.29 · 100 must not give 28
+    return max(1, math.floor(share * min(shape) + rounding))
 
 
 def shape_spectrum_(
@@ -430,13 +447,13 @@ def shaping_flops(shape: tuple[int, int]) -> float:
 
 
 def _factors(values_R: Tensor, dropped_R: Tensor, power: float, floor: float) -> Tensor:
-    """The factor for each left singular vector; singular values are in any order."""
+    """f(s)/s of singular values s in any order; 0 if s is dropped or, for rounding, too small."""
     largest = values_R.max()
     leading_R = values_R.masked_fill(dropped_R, 0.0)
     is_zero_R = dropped_R
     if power < 1:
-        smallest_value = (ROUNDING_SHARE * largest).clamp(min=floor)  # the larger of the two
-        is_zero_R = dropped_R | (values_R <= smallest_value)
+        larger_floor = (ROUNDING_SHARE * largest).clamp(min=floor)  # of the two
+        is_zero_R = dropped_R | (values_R <= larger_floor)
     bases_R = (values_R / largest).masked_fill(is_zero_R, 1.0)  # no power of 0, which is infinite
     factors_R = bases_R ** (power - 1)
     factors_R.masked_fill_(is_zero_R | (largest == 0), 0.0)

@@ -1,4 +1,7 @@
-"""Solving with symmetric positive definite matrices. B of them, K right-hand sides, I unknowns."""
+"""Solving with symmetric positive definite matrices.
+
+B of them, with K right-hand sides of I unknowns; N of the unknowns are a diagonal block's.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
     one is singular. Raises MethodError for a matrix that is not finite.
     """
     is_finite_1 = torch.isfinite(matrix_BII.sum())[None]  # a sum with NaN or infinity is not finite
-    steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
+    diagonal = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
     # What a singular matrix needs to be solved again: the blocks below these are never changed.
-    diagonal_blocks = [matrix_BII[:, block, block].clone() for block in steps]
+    diagonal_copies = [matrix_BII[:, block, block].clone() for block in diagonal]
     inverses, is_singular_B = _cholesky_(matrix_BII)
     # Read together: each read waits until the GPU has finished its work.
     is_finite, *singular = torch.cat([is_finite_1, is_singular_B]).tolist()
@@ -37,8 +40,8 @@ def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
     left_out_counts = []
     for b, is_singular in enumerate(singular):
         if is_singular:
-            for block, diagonal_BNN in zip(steps, diagonal_blocks, strict=True):
-                matrix_BII[b, block, block] = diagonal_BNN[b]
+            for block, copy_BNN in zip(diagonal, diagonal_copies, strict=True):
+                matrix_BII[b, block, block] = copy_BNN[b]
             numerators = [numerator_BKI[b] for numerator_BKI in numerators_BKI]
             left_out_counts.append(_divide_by_eigenvectors_(matrix_BII[b], numerators))
             continue
@@ -55,12 +58,13 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
 
     Returns the inverses of the diagonal blocks of L: multiplying by them is as accurate as solving
     with the blocks, and several times faster. Also returns which matrices are not positive
-    definite. Diagonal blocks are overwritten with what remains of them; blocks below them stay.
+    definite. A diagonal block is overwritten with what the rows above it leave of it, and the
+    blocks below the diagonal stay.
     """
-    steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
+    diagonal = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
     inverses: list[Tensor] = []
     failed_B = torch.zeros(len(matrix_BII), dtype=torch.bool, device=matrix_BII.device)
-    for index, block in enumerate(steps):
+    for index, block in enumerate(diagonal):
         lower_BNN, info_B = torch.linalg.cholesky_ex(matrix_BII[:, block, block])
         failed_B |= info_B != 0
         if matrix_BII.device.type == "cpu" and bool(failed_B.all()):
@@ -69,11 +73,12 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
         inverses.append(torch.linalg.solve_triangular(lower_BNN, eye_NN, upper=False))
         right_of_block = matrix_BII[:, block, block.stop :]
         right_of_block.copy_(product(inverses[-1], right_of_block))
-        for rows in steps[index + 1 :]:
-            upper_rows = matrix_BII[:, rows, rows.start :]  # from the diagonal on
-            left = matrix_BII[:, block, rows]
-            right = matrix_BII[:, block, rows.start :]
-            add_product_(upper_rows, left.mT, right, -1.0)
+        for rows in diagonal[index + 1 :]:
+            # Subtract what this block's rows of Lᵀ add to later rows, from the diagonal on.
+            upper_rows = matrix_BII[:, rows, rows.start :]
+            block_columns = matrix_BII[:, block, rows]
+            block_upper_rows = matrix_BII[:, block, rows.start :]
+            add_product_(upper_rows, block_columns.mT, block_upper_rows, -1.0)
     return inverses, failed_B
 
 
@@ -82,17 +87,18 @@ def _substitute_(numerator_BKI: Tensor, upper_BII: Tensor, inverses: list[Tensor
 
     ``upper_BII`` and ``inverses`` are from ``_cholesky_``.
     """
-    steps = list(zip(blocks(upper_BII.shape[-1], upper_BII.device), inverses, strict=True))
-    for block, inverse in steps:
-        part = numerator_BKI[..., block]
-        after = numerator_BKI[..., block.stop :]
-        part.copy_(product(part, inverse.mT))
-        add_product_(after, part, upper_BII[:, block, block.stop :], -1.0)
-    for block, inverse in reversed(steps):
-        part = numerator_BKI[..., block]
-        after = numerator_BKI[..., block.stop :]
-        add_product_(part, after, upper_BII[:, block, block.stop :].mT, -1.0)
-        part.copy_(product(part, inverse))
+    diagonal = blocks(upper_BII.shape[-1], upper_BII.device)
+    blocks_and_inverses = list(zip(diagonal, inverses, strict=True))
+    for block, inverse in blocks_and_inverses:
+        columns = numerator_BKI[..., block]
+        later_columns = numerator_BKI[..., block.stop :]
+        columns.copy_(product(columns, inverse.mT))
+        add_product_(later_columns, columns, upper_BII[:, block, block.stop :], -1.0)
+    for block, inverse in reversed(blocks_and_inverses):
+        columns = numerator_BKI[..., block]
+        later_columns = numerator_BKI[..., block.stop :]
+        add_product_(columns, later_columns, upper_BII[:, block, block.stop :].mT, -1.0)
+        columns.copy_(product(columns, inverse))
 
 
 def _divide_by_eigenvectors_(matrix_II: Tensor, numerators_KI: Sequence[Tensor]) -> int:

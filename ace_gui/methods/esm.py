@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ace_gui.linalg.eigenvectors import eigenvectors
 from ace_gui.linalg.products import times
-from ace_gui.linalg.singular import right_singular_vectors
+from ace_gui.linalg.singular import values_and_right_vectors
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter
@@ -148,7 +148,7 @@ def scaled_polar(matrix_NM: Tensor) -> Tensor:
     """σ̄ polar(X): all singular values of X above rounding, replaced by their mean."""
     if matrix_NM.shape[0] < matrix_NM.shape[1]:
         return scaled_polar(matrix_NM.T).T
-    values_R, right_RM = right_singular_vectors(matrix_NM)
+    values_R, right_RM = values_and_right_vectors(matrix_NM)
     factor_NM = times(times(matrix_NM, right_RM.T / values_R), right_RM)
     return factor_NM.mul_(values_R.mean())
 

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import gram, times
+from ace_gui.linalg.side_by_side import matrices_side_by_side
 from ace_gui.linalg.singular import (
     Triplets,
     leading_triplets,
     orthogonalised,
-    right_singular_vectors,
+    values_and_right_vectors,
 )
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
@@ -105,7 +105,10 @@ def iso_cts(experts: Experts, parameters: IsoCtsParameters, _: Context) -> Merge
 
     entries = sum_OI.numel()
     device = sum_OI.device
-    parts = [common, *side_by_side(specific_part, census.counted, entries=entries, device=device)]
+    parts = [
+        common,
+        *matrices_side_by_side(specific_part, census.counted, entries=entries, device=device),
+    ]
     joined = Triplets(
         u_OK=orthogonalised(torch.cat([part.u_OK for part in parts], dim=1)),
         s_K=torch.cat([part.s_K for part in parts]),
@@ -128,7 +131,7 @@ def specific_size(rank: int, experts: int, common: float) -> int:
 def isotropic(matrix_OI: Tensor) -> Tensor:
     """mean(S) · U Vᵀ of a float64 matrix U S Vᵀ, from the singular vectors of its smaller side."""
     wide = matrix_OI.shape[0] < matrix_OI.shape[1]
-    s_K, vh_KR = right_singular_vectors(matrix_OI.T if wide else matrix_OI)
+    s_K, vh_KR = values_and_right_vectors(matrix_OI.T if wide else matrix_OI)
     if not len(s_K):
         return torch.zeros_like(matrix_OI)
     root_RR = gram(vh_KR * (s_K.mean() / s_K).sqrt()[:, None])

@@ -15,7 +15,7 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.formatting import shape_text
 from ace_gui.linalg.passes import energy
-from ace_gui.linalg.products import add_product_, widest
+from ace_gui.linalg.products import add_product_, widest_block
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.experts import (
@@ -115,7 +115,7 @@ def working_memory(shape: tuple[int, ...], _experts: int) -> float:
     """The largest number of float64 numbers at once, while summing or solving."""
     outputs, inputs = shape
     summing = 2.5 * inputs**2 + 3 * outputs * inputs
-    return max(summing, inputs**2 + 2 * outputs * inputs + 5 * widest(inputs) * inputs)
+    return max(summing, inputs**2 + 2 * outputs * inputs + 5 * widest_block(inputs) * inputs)
 
 
 REGMEAN = MergeMethod(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.singular import leading_share
+from ace_gui.linalg.singular import triplets_of_share
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_decomposition, per_matrix, scaling_parameter
@@ -57,8 +57,8 @@ def truncated(matrix_OI: Tensor, eta: float) -> Tensor:
     """The matrix cut to the fewest triplets that hold η % of the nuclear norm, scaled up to it."""
     if eta == 100:
         return matrix_OI
-    leading, nuclear = leading_share(matrix_OI, eta / 100)
-    return leading.product.mul_(nuclear / leading.s_K.sum())
+    triplets, nuclear_norm = triplets_of_share(matrix_OI, eta / 100)
+    return triplets.product.mul_(nuclear_norm / triplets.s_K.sum())
 
 
 STAR = MergeMethod(

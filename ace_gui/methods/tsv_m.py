@@ -21,8 +21,8 @@ from ace_gui.linalg.leading_float32 import (
     leading_in_float32,
     polar_in_float32,
 )
-from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import full_float32, times
+from ace_gui.linalg.side_by_side import matrices_side_by_side
 from ace_gui.linalg.singular import Triplets, leading_triplets, orthogonalised
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Factors
@@ -105,7 +105,9 @@ class _TripletJoin:
         self._experts = experts
         self._counted = counted
         self._count = max(1, min(self.shape) // len(counted))
-        self._together = partial(side_by_side, entries=self.shape.numel(), device=like.device)
+        self._together = partial(
+            matrices_side_by_side, entries=self.shape.numel(), device=like.device
+        )
 
     def in_float64(self) -> Tensor:
         """The merged matrix."""

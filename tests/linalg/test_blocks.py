@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ace_gui.linalg.products import NARROWEST, WIDEST, blocks, full_float32, gram, widest
+from ace_gui.linalg.products import NARROWEST, WIDEST, blocks, full_float32, gram, widest_block
 
 CPU = torch.device("cpu")
 sizes = pytest.mark.parametrize("size", [1, 191, 192, 193, 500, 2000, 4000])
@@ -25,7 +25,7 @@ def test_a_gpu_has_fewer_and_wider_blocks(size: int) -> None:
     )
     assert len(there) <= len(list(blocks(size, CPU)))
     assert len(there) <= 8
-    assert max(block.stop - block.start for block in there) <= widest(size)
+    assert max(block.stop - block.start for block in there) <= widest_block(size)
 
 
 def test_a_transposed_factor_gives_the_gram_matrix_of_its_rows() -> None:

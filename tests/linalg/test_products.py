@@ -78,7 +78,7 @@ def test_in_parts_it_is_the_same_product(
     shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, inner, columns = shape
-    monkeypatch.setattr(products, "PIECE", 32)
+    monkeypatch.setattr(products, "LONGEST_PART", 32)
     left = matrix(rows, inner, dtype=torch.float64, seed=1)
     right = matrix(inner, columns, dtype=torch.float64, seed=2)
     total = torch.ones(rows, columns, dtype=torch.float64)
@@ -89,12 +89,16 @@ def test_in_parts_it_is_the_same_product(
 @pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize(
     ("size", "piece"),
-    [*((size, products.PIECE) for size in (1, 5, 192, 193, 500, 1700)), (500, 130), (500, 64)],
+    [
+        *((size, products.LONGEST_PART) for size in (1, 5, 192, 193, 500, 1700)),
+        (500, 130),
+        (500, 64),
+    ],
 )
 def test_a_sum_of_gram_matrices_by_blocks_and_in_parts_is_that_of_full_products(
     size: int, piece: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(products, "PIECE", piece)
+    monkeypatch.setattr(products, "LONGEST_PART", piece)
     one, two = (matrix(rows, size, dtype=torch.float64, seed=seed) for seed in (1, 2))
     found = torch.zeros(size, size, dtype=torch.float64)
     add_gram_(found, one)

@@ -4,20 +4,20 @@ import threading
 
 import torch
 
-from ace_gui.linalg.polar import FEW_ENTRIES, side_by_side
+from ace_gui.linalg.side_by_side import FEW_ENTRIES, matrices_side_by_side
 
 CPU = torch.device("cpu")
 
 
 def test_results_come_in_order() -> None:
-    assert side_by_side(lambda n: n * n, range(20), entries=4, device=CPU) == [
+    assert matrices_side_by_side(lambda n: n * n, range(20), entries=4, device=CPU) == [
         n * n for n in range(20)
     ]
 
 
 def test_large_matrices_and_those_on_a_gpu_come_one_after_another() -> None:
     for entries, device in ((FEW_ENTRIES + 1, CPU), (4, torch.device("meta"))):
-        threads = side_by_side(
+        threads = matrices_side_by_side(
             lambda _: threading.current_thread(), range(4), entries=entries, device=device
         )
         assert set(threads) == {threading.current_thread()}
@@ -27,7 +27,9 @@ def test_the_callers_number_of_threads_stays_as_it_is() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        found = side_by_side(lambda _: torch.get_num_threads(), range(4), entries=4, device=CPU)
+        found = matrices_side_by_side(
+            lambda _: torch.get_num_threads(), range(4), entries=4, device=CPU
+        )
         assert found == [1] * 4
         assert torch.get_num_threads() == 2
     finally:

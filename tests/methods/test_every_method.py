@@ -216,7 +216,7 @@ def test_by_either_library_and_in_parts_it_is_the_same(
     monkeypatch.setattr(products, "uses_numpy", lambda: False)
     expected = merged(method.name, deltas)
     monkeypatch.setattr(products, "uses_numpy", lambda: True)
-    monkeypatch.setattr(products, "PIECE", 64)  # no multiple of it is a border of a block
+    monkeypatch.setattr(products, "LONGEST_PART", 64)  # no multiple of it is a border of a block
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert relative_error(merged(method.name, deltas), expected) < 1e-5
 

@@ -20,11 +20,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ace_gui.ace_variants import LARGEST_RIDGE_MASS
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.engine.contract.plan import WORST_FIRST, Check, CheckVerdict
 from ace_gui.formatting import counted
 from ace_gui.linalg.heterogeneity import (
-    LARGEST_RIDGE_MASS,
     gamma_near_pole,
     scale_alone_message,
     unreliable_gamma,

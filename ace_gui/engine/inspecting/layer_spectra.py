@@ -48,7 +48,7 @@ from ace_gui.engine.merging.task_vectors import CPU, TaskVectors
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import of_row, parts_of, read_row
 from ace_gui.errors import WorkbenchError
-from ace_gui.linalg import polar
+from ace_gui.linalg.side_by_side import matrices_side_by_side
 from ace_gui.linalg.singular import leading_triplets, singular_values
 from ace_gui.methods import added_sources
 from ace_gui.versions import COMPUTING, code_digest, library_versions
@@ -141,7 +141,7 @@ def _of_merge(context: InspectionContext) -> Arrays:
         return _entry(report, sigma, sigma, unshaped)
     stages = (merged.delta, merged.preliminary)
     entries = merged.delta.numel()
-    sigmas = polar.side_by_side(_values, stages, entries=entries, device=context.device)
+    sigmas = matrices_side_by_side(_values, stages, entries=entries, device=context.device)
     return _entry(report, sigmas[0], sigmas[1], unshaped)
 
 

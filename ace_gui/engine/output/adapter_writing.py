@@ -70,9 +70,9 @@ from ace_gui.engine.streaming import Assembly, single_threads
 from ace_gui.linalg.singular import (
     LowRankFactors,
     concatenated_factors,
-    cut,
-    cut_product,
-    rank_for,
+    cut_to_rank,
+    product_cut_to_rank,
+    rank_for_energy,
     squared_values,
     squared_values_of_product,
 )
@@ -270,7 +270,7 @@ class _AdapterWriting:
             return item.rank
         else:
             squares = [squared_values_of_product(product) for product in factors]
-        return min(max(rank_for(values, energy) for values in squares), item.rank)
+        return min(max(rank_for_energy(values, energy) for values in squares), item.rank)
 
     def _write(self, item: Factored | UnfactoredParameter) -> None:
         if isinstance(item, UnfactoredParameter):
@@ -308,13 +308,13 @@ class _AdapterWriting:
         joined_factors = self._joined(item)
         if joined_factors is None:
             changes = self._changes(item)
-            return [cut(change, item.rank, balanced=self.balanced) for change in changes]
+            return [cut_to_rank(change, item.rank, balanced=self.balanced) for change in changes]
         of_rank = []
         for factors in joined_factors:
             if factors.a_RI.shape[0] <= item.rank:
                 of_rank.append(_padded(factors, item.rank))
             else:
-                of_rank.append(cut_product(factors, item.rank, balanced=self.balanced))
+                of_rank.append(product_cut_to_rank(factors, item.rank, balanced=self.balanced))
         return of_rank
 
     def _joined(self, item: Factored) -> list[LowRankFactors] | None:

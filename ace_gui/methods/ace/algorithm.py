@@ -37,7 +37,7 @@ from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import GUARD
 from ace_gui.linalg.passes import energy, is_finite, norms
 from ace_gui.linalg.polar import TopPolar, top_polars
-from ace_gui.linalg.products import full_float32, widest
+from ace_gui.linalg.products import full_float32, widest_block
 from ace_gui.methods.ace import closed_form, notes
 from ace_gui.methods.ace.energies import measure
 from ace_gui.methods.ace.float32_check import (
@@ -416,10 +416,10 @@ def working_memory(shape: tuple[int, ...], experts: int) -> float:
     rows = experts * outputs
     if closed_form.few_experts((outputs, inputs), experts):
         summing = rows * inputs + rows**2 + outputs * rows + 4 * entries
-        solving = 4 * entries + 5 * widest(rows) * rows + rows**2 + rows * inputs
+        solving = 4 * entries + 5 * widest_block(rows) * rows + rows**2 + rows * inputs
     else:
         summing = 2 * inputs**2 + 5 * entries
-        solving = inputs**2 + 4 * entries + 5 * widest(inputs) * inputs
+        solving = inputs**2 + 4 * entries + 5 * widest_block(inputs) * inputs
     refining = max(3 * entries + 4 * small**2, 5 * entries + 2 * small**2)
     return max(summing, solving, refining)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ace_gui.ace_variants import LARGEST_RIDGE_MASS
 from ace_gui.linalg.heterogeneity import (
-    LARGEST_RIDGE_MASS,
     Heterogeneity,
     gamma_near_pole,
     scale_alone_message,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ace_gui.ace_variants import LARGEST_RIDGE_MASS
 from ace_gui.cli.console import Terminal
 from ace_gui.cli.inspecting import print_layers
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
@@ -23,7 +24,7 @@ from ace_gui.engine.contract.health import (
 from ace_gui.engine.contract.plan import CheckVerdict, Disposition
 from ace_gui.engine.inspecting.statistics import layers_of
 from ace_gui.engine.report.report_tables import extreme_table
-from ace_gui.linalg.heterogeneity import LARGEST_RIDGE_MASS, heterogeneity
+from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.methods.ace.notes import regime
 
 PARAMETERS = {"epsilon": 1e-5, "tau": 0.3, "k_frac": 0.3, "scaling": 1.0}

@@ -27,7 +27,13 @@ from ace_gui.engine.planning.requirements import output_checks, store_checks
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import MismatchError, RecipeError, ResourceError, ResumeError
 from ace_gui.gui.state.session import checks_of
-from ace_gui.linalg.singular import concatenated_factors, cut, cut_product, rank_for, squared_values
+from ace_gui.linalg.singular import (
+    concatenated_factors,
+    cut_to_rank,
+    product_cut_to_rank,
+    rank_for_energy,
+    squared_values,
+)
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Override
@@ -95,16 +101,16 @@ def test_a_cut_is_the_nearest_matrix(shape: tuple[int, int], balanced: bool):
     matrix = torch.randn(shape, dtype=torch.float64)
     u, s, vh = torch.linalg.svd(matrix, full_matrices=False)
     for rank in (1, 3, 5):
-        found = cut(matrix, rank, balanced=balanced)
+        found = cut_to_rank(matrix, rank, balanced=balanced)
         torch.testing.assert_close(found.b_OR @ found.a_RI, u[:, :rank] * s[:rank] @ vh[:rank])
         assert found.energy_share == pytest.approx(float((s[:rank] ** 2).sum() / (s**2).sum()))
         sides = found.b_OR.norm(dim=0), found.a_RI.norm(dim=1)
         equal = sides if balanced else (sides[1], torch.ones(rank, dtype=torch.float64))
         torch.testing.assert_close(*equal)
     torch.testing.assert_close(squared_values(matrix), s**2)
-    assert rank_for(s**2, float((s[:2] ** 2).sum() / (s**2).sum()) - 1e-9) == 2
-    assert rank_for(s * 0, 0.5) == 0
-    assert cut(matrix * 0, 2).b_OR.count_nonzero() == 0
+    assert rank_for_energy(s**2, float((s[:2] ** 2).sum() / (s**2).sum()) - 1e-9) == 2
+    assert rank_for_energy(s * 0, 0.5) == 0
+    assert cut_to_rank(matrix * 0, 2).b_OR.count_nonzero() == 0
 
 
 def test_a_product_is_cut_without_the_matrix():
@@ -117,8 +123,8 @@ def test_a_product_is_cut_without_the_matrix():
     product = concatenated_factors(terms)
     torch.testing.assert_close(product.b_OR @ product.a_RI, whole)
     for rank in (1, 4):
-        found = cut_product(product, rank)
-        nearest = cut(whole, rank)
+        found = product_cut_to_rank(product, rank)
+        nearest = cut_to_rank(whole, rank)
         torch.testing.assert_close(found.b_OR @ found.a_RI, nearest.b_OR @ nearest.a_RI)
         assert found.energy_share == pytest.approx(nearest.energy_share)
 
@@ -516,7 +522,7 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
         assert set(config["target_modules"]) == {Q, V}, "what no expert changes is left out"
         assert config["modules_to_save"] == ["model.norm"]
         a = load_file(out / WEIGHTS)[f"base_model.model.{Q}.lora_A.weight"]
-        assert a.shape[0] == (rank_for(squares[0], 0.5) if chosen.by_energy else 1)
+        assert a.shape[0] == (rank_for_energy(squares[0], 0.5) if chosen.by_energy else 1)
         text = (out / "README.md").read_text() + (out / "merge_recipe.yaml").read_text()
         assert str(store) not in text
         assert "ties" in text

@@ -192,8 +192,8 @@ def test_the_whole_procedure(case: AceCase) -> None:
 
 @pytest.mark.parametrize("m", [50, 100])
 def test_more_inputs_than_a_part_of_a_product(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "PIECE", 128)
-    deltas = random_deltas(4, m, products.PIECE + 25, spread(4, 5), 3)
+    monkeypatch.setattr(products, "LONGEST_PART", 128)
+    deltas = random_deltas(4, m, products.LONGEST_PART + 25, spread(4, 5), 3)
     expected = oracle.ace_oracle(deltas, epsilon=1e-3, tau=100.0, k_frac=0.0).merged
     parameters = AceParameters(epsilon=1e-3, tau=100.0, k_frac=0.0)
     found = ace([torch.from_numpy(delta).float() for delta in deltas], [1.0] * 4, parameters).delta
