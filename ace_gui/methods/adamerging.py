@@ -14,7 +14,7 @@ from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.experts import Deltas, Weights
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.learned import LearningParameters, merge_of_learned
-from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.learning import Learning, PartInputs, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import (
     Findings,
@@ -83,9 +83,9 @@ def _shared(parameters: AdaMergingParameters, experts: int) -> Values:
     return {"coefficient": torch.full((experts,), parameters.scaling)}
 
 
-def _factors(
+def _part_inputs(
     deltas: Deltas, weights: Weights, parameters: AdaMergingParameters, findings: Findings | None
-) -> Iterator[Values]:
+) -> Iterator[PartInputs]:
     """The entries of ΔW_t that remain (++): the largest, if w_t ΔW_t has the elected sign."""
     experts = range(len(deltas))
     if parameters.density < 1:
@@ -109,8 +109,8 @@ def _factors(
 LEARNING = Learning[AdaMergingParameters](
     start=_start,
     shared=_shared,
-    factors=_factors,
-    needs_factors=lambda parameters: parameters.variant in _TIES,
+    part_inputs=_part_inputs,
+    needs_part_inputs=lambda parameters: parameters.variant in _TIES,
     figures=lambda gates: gates["coefficient"],
     curve="mean coefficient λ",
 )

@@ -22,7 +22,7 @@ from ace_gui.methods.shared.kit import (
     steps_parameter,
 )
 from ace_gui.methods.shared.learned import LearningParameters, merge_of_learned
-from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.learning import Gates, Learning, PartInputs, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
 
@@ -98,16 +98,16 @@ def _start(deltas: Deltas, parameters: AdaRankParameters, _findings: Findings | 
 
 def _gates(
     values: Values, parameters: AdaRankParameters, _generator: torch.Generator | None
-) -> Values:
+) -> Gates:
     gates = {"coefficient": values["coefficient"]}
     if "logits" in values:
         gates["kept"] = _Step.apply(values["logits"], parameters.temperature)  # type: ignore[no-untyped-call]
     return gates
 
 
-def _factors(
+def _part_inputs(
     deltas: Deltas, _weights: Weights, _parameters: AdaRankParameters, _findings: Findings | None
-) -> Iterator[Values]:
+) -> Iterator[PartInputs]:
     """ΔW_t = left_OR @ right_RI; the singular values are in the left one."""
     for t in range(len(deltas)):
         delta = deltas[t]
@@ -119,14 +119,14 @@ def _factors(
         yield {"left": left_OR.contiguous(), "right": right_RI.to(delta.dtype).contiguous()}
 
 
-def _part(t: int, factors: Values, gates: Values) -> Tensor:
-    if "delta" in factors:
-        return factors["delta"]
-    kept_R = gates["kept"][t].to(factors["left"].dtype)
-    return (factors["left"] * kept_R) @ factors["right"]
+def _part(t: int, part_inputs: PartInputs, gates: Gates) -> Tensor:
+    if "delta" in part_inputs:
+        return part_inputs["delta"]
+    kept_R = gates["kept"][t].to(part_inputs["left"].dtype)
+    return (part_inputs["left"] * kept_R) @ part_inputs["right"]
 
 
-def _figures(gates: Values) -> Tensor:
+def _figures(gates: Gates) -> Tensor:
     """The share of kept directions; empty for a tensor without directions."""
     if "kept" not in gates or not gates["kept"].numel():
         return gates["coefficient"][:0]
@@ -136,7 +136,7 @@ def _figures(gates: Values) -> Tensor:
 LEARNING = Learning[AdaRankParameters](
     start=_start,
     gates=_gates,
-    factors=_factors,
+    part_inputs=_part_inputs,
     part=_part,
     figures=_figures,
     curve="share of directions kept",

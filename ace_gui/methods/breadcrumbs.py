@@ -17,7 +17,7 @@ from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_param
 from ace_gui.methods.shared.sparse import Sparse, SumParameters, merged_by_sum, rescale_parameter
 from ace_gui.methods.shared.survey import (
     MethodSurvey,
-    Ranks,
+    RanksOfCount,
     RankSurvey,
     Stage,
     SurveyContext,
@@ -83,7 +83,7 @@ class BreadcrumbsTiesParameters(ElectionParameters, Ends):
 def bounds(context: SurveyContext) -> RankSurvey:
     """The smallest and the largest magnitude that each expert keeps in a tensor."""
 
-    def ranks(ends: Ends) -> Ranks:
+    def ranks(ends: Ends) -> RanksOfCount:
         return lambda entries: kept_ranks(ends, entries)
 
     stage = Stage(names=(LOW, HIGH), values=magnitudes, ranks=tuple(map(ranks, context.parameters)))

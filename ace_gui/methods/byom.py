@@ -9,7 +9,7 @@ from typing import Final
 from torch import Tensor
 
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.expert_modules import Cut, Differences
+from ace_gui.methods.shared.expert_modules import Differences, StoredPart
 from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.sparse import scaled_sum
@@ -61,11 +61,11 @@ def differences(experts: Experts, parameters: ByomParameters) -> Iterator[Tensor
         yield delta.to(shared.dtype, copy=True).sub_(shared).to(delta.dtype)
 
 
-def cut(parameters: ByomParameters) -> Cut:
+def stored_part(parameters: ByomParameters) -> StoredPart:
     """What is kept of the differences."""
     if parameters.keep == LOW_RANK:
-        return Cut(rank=parameters.rank)
-    return Cut(density=parameters.density)
+        return StoredPart(rank=parameters.rank)
+    return StoredPart(density=parameters.density)
 
 
 BYOM = MergeMethod(
@@ -87,5 +87,5 @@ BYOM = MergeMethod(
     merge=scaled_sum,
     kind=Kind.ENTRY,
     working_memory=per_entry(1.5),
-    modules=Differences(of=differences, cut=cut),
+    modules=Differences(differences_of=differences, stored_part=stored_part),
 )

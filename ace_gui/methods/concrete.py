@@ -15,7 +15,7 @@ from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.experts import Deltas
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, steps_parameter
 from ace_gui.methods.shared.learned import LearningParameters, merge_of_learned
-from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.learning import Gates, Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
 
@@ -74,7 +74,7 @@ def _start(deltas: Deltas, parameters: ConcreteParameters, _findings: Findings |
 
 def _gates(
     values: Values, parameters: ConcreteParameters, generator: torch.Generator | None
-) -> Values:
+) -> Gates:
     """λ_t, and m / mean(m) over the tensor.
 
     While learning, m = σ((x + ln u − ln(1 − u)) / temperature) with random uniform u. The exported

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.draws import required, uniform
+from ace_gui.methods.shared.draws import required_key, uniform
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
 from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import per_entry, share_parameter
@@ -93,7 +93,7 @@ def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Ten
 def masked(delta: Tensor, t: int, context: SurveyContext) -> Tensor:
     """The kept entries of ΔW_t; rescaled if that is by chance."""
     parameters = context.parameters[t]
-    key = required(context.random_key, len(context.parameters))
+    key = required_key(context.random_key, len(context.parameters))
     if parameters.rescale == BY_CHANCE:
         return dropped(delta, parameters.density, key, t)
     return torch.where(uniform(key, t, delta) < parameters.density, delta, 0)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.linalg.selection import order_in_rows
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.draws import required, uniform
+from ace_gui.methods.shared.draws import required_key, uniform
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
@@ -129,7 +129,7 @@ def sampled(delta: Tensor, t: int, context: SurveyContext) -> Tensor:
     """``dropped`` for expert t. Raises MethodError if a chance would leave (0, 1]."""
     parameters = context.parameters[t]
     check_chances(parameters.density, parameters.epsilon)
-    return dropped(delta, parameters, required(context.random_key, len(context.parameters)), t)
+    return dropped(delta, parameters, required_key(context.random_key, len(context.parameters)), t)
 
 
 SAMPLED = Sparse(survivors_of=sampled)

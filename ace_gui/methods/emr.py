@@ -101,5 +101,5 @@ EMR = MergeMethod(
     merge=emr,
     kind=Kind.ENTRY,
     working_memory=per_entry(3.6),
-    modules=Masks(of=masks, scale=scale),
+    modules=Masks(masks_of=masks, scale=scale),
 )

@@ -21,7 +21,7 @@ from ace_gui.methods.shared.kit import (
     steps_parameter,
 )
 from ace_gui.methods.shared.learned import AllSteps, merge_of_learned
-from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.learning import Gates, Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
 
@@ -80,11 +80,11 @@ def _logits(count: int, parameters: ExpertMergingParameters) -> Tensor:
 
 def _gates(
     values: Values, _parameters: ExpertMergingParameters, _generator: torch.Generator | None
-) -> Values:
+) -> Gates:
     return {"coefficient": torch.sigmoid(values["logits"])}
 
 
-def _penalty(gates: Values, parameters: ExpertMergingParameters, tensors: int) -> Tensor:
+def _penalty(gates: Gates, parameters: ExpertMergingParameters, tensors: int) -> Tensor:
     """The pull of one of so many tensors. Tasks' losses are added here, and averaged in the paper.
 
     So the pull is multiplied by their number.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.expert_modules import Differences, ModuleKind, StoredPart
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter, share_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
@@ -170,8 +170,8 @@ FREE_MERGING = MergeMethod(
     working_memory=FR_MERGING.working_memory,
     least=2,
     modules=Differences(
-        of=sparse_experts,
-        cut=lambda parameters: Cut(density_in_rows=parameters.density),
+        differences_of=sparse_experts,
+        stored_part=lambda parameters: StoredPart(density_in_rows=parameters.density),
         kind=ModuleKind.CHOICE,
     ),
 )

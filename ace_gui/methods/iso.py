@@ -171,6 +171,6 @@ ISO_CTS = MergeMethod(
     citation=CITATION,
     parameters=IsoCtsParameters,
     merge=iso_cts,
-    working_memory=per_matrix(entries=6, smaller=2, expert=1.05),
+    working_memory=per_matrix(entries=6, smaller=2, smaller_per_expert=1.05),
     flops=per_decomposition(per_expert=1, once=3),
 )

@@ -18,7 +18,7 @@ from ace_gui.linalg.products import add_gram_, mirror_, times
 from ace_gui.linalg.singular import ZERO_SHARE
 from ace_gui.methods.dare import density_parameter, dropped
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.draws import required
+from ace_gui.methods.shared.draws import required_key
 from ace_gui.methods.shared.election import SIGNED_MEAN, Election, combine_parameter
 from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import (
@@ -172,7 +172,7 @@ def knots_dare_ties(
 
     Otherwise as ``knots_ties``. Also raises MethodError without a random key.
     """
-    here = required(context.random_key, len(experts))
+    here = required_key(context.random_key, len(experts))
 
     def sparse(coordinates_KI: Tensor, t: int) -> Tensor:
         return dropped(coordinates_KI, parameters.density, here, t)

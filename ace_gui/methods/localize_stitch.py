@@ -22,7 +22,7 @@ from ace_gui.methods.shared.kit import (
     steps_parameter,
 )
 from ace_gui.methods.shared.learned import LearningParameters, merge_of_learned
-from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.learning import Gates, Learning, PartInputs, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import (
     Findings,
@@ -167,7 +167,7 @@ def _start(deltas: Deltas, _parameters: FewShotParameters, findings: Findings | 
 
 def _gates(
     values: Values, _parameters: FewShotParameters, generator: torch.Generator | None
-) -> Values:
+) -> Gates:
     """σ(S) while learning. The exported masks are 0 or 1, and are averaged where they overlap."""
     logits = values["logits"]
     if generator is not None:
@@ -176,17 +176,17 @@ def _gates(
     return {"kept": is_selected, "count": is_selected.sum(dim=0, dtype=torch.int16).clamp(min=1)}
 
 
-def _part(t: int, factors: Values, gates: Values) -> Tensor:
+def _part(t: int, part_inputs: PartInputs, gates: Gates) -> Tensor:
     if "share" in gates:
-        return gates["share"][t] * factors["delta"]
-    return gates["kept"][t] * factors["delta"] / gates["count"]
+        return gates["share"][t] * part_inputs["delta"]
+    return gates["kept"][t] * part_inputs["delta"] / gates["count"]
 
 
-def _penalty(gates: Values, parameters: FewShotParameters, _tensors: int) -> Tensor:
+def _penalty(gates: Gates, parameters: FewShotParameters, _tensors: int) -> Tensor:
     return parameters.sparsity / parameters.learning_rate * gates["share"].sum()
 
 
-def _figures(gates: Values) -> Tensor:
+def _figures(gates: Gates) -> Tensor:
     if "share" in gates:
         selected = gates["share"] > 0.5
     else:

@@ -19,7 +19,7 @@ from ace_gui.methods.shared.kit import (
     scaling_parameter,
 )
 from ace_gui.methods.shared.learned import AllSteps, merge_of_learned
-from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.learning import Gates, Learning, PartInputs, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
 
@@ -56,8 +56,8 @@ def _start(deltas: Deltas, parameters: ProdistillParameters, _: Findings | None)
     return {"entries": torch.full(shape, parameters.scaling)}
 
 
-def _part(t: int, factors: Values, gates: Values) -> Tensor:
-    return factors["delta"] * gates["entries"][t]
+def _part(t: int, part_inputs: PartInputs, gates: Gates) -> Tensor:
+    return part_inputs["delta"] * gates["entries"][t]
 
 
 def _working_memory(shape: tuple[int, ...], experts: int) -> float:

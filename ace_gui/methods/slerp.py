@@ -16,7 +16,7 @@ from ace_gui.methods.shared.experts import (
     Merged,
     on_experts,
     require_mean,
-    require_one,
+    require_one_expert,
 )
 from ace_gui.methods.shared.inner_products import (
     COEFFICIENT,
@@ -135,7 +135,7 @@ def nuslerp_coefficients(context: SurveyContext) -> SumSurvey | None:
 
 def base_slerp_coefficients(context: SurveyContext) -> SumSurvey:
     """How much of the expert's change and of W₀ the point between W₀ and the expert adds to W₀."""
-    require_one(len(context.parameters))
+    require_one_expert(len(context.parameters))
     parameters = context.parameters[0]
     (weight,) = context.weights
     straight = max(0.0, 1 - parameters.parallel**2) ** 0.5
@@ -195,7 +195,7 @@ def base_slerp(experts: Experts, parameters: BaseSlerpParameters, context: Conte
 
     Raises MethodError unless there is exactly one expert, which is finite, and a base.
     """
-    require_one(len(experts))
+    require_one_expert(len(experts))
     surveyed = experts.surveyed(BASE_SURVEYS, parameters, context)
     return Merged.of(combined(experts, surveyed.findings, context.required_base()))
 

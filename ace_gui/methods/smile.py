@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.expert_modules import Differences, ModuleKind, StoredPart
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_matrix
 
@@ -103,8 +103,8 @@ SMILE = MergeMethod(
     least=2,
     working_memory=per_matrix(entries=4),
     modules=Differences(
-        of=differences,
-        cut=lambda parameters: Cut(rank=parameters.rank),
+        differences_of=differences,
+        stored_part=lambda parameters: StoredPart(rank=parameters.rank),
         kind=ModuleKind.SMILE,
         with_biases=True,
     ),

@@ -159,5 +159,5 @@ TALL_MASKS = MergeMethod(
     merge=scaled_sum,
     kind=Kind.ENTRY,
     working_memory=per_entry(1.5),
-    modules=Masks(of=masks, scale=scale),
+    modules=Masks(masks_of=masks, scale=scale),
 )

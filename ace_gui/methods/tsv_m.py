@@ -233,7 +233,7 @@ TSV_C = MergeMethod(
     citation=CITATION,
     parameters=TsvMParameters,
     merge=tsv_m,
-    modules=Factors(of=factors, rank=compressed_rank),
+    modules=Factors(triplets_of=factors, rank=compressed_rank),
     working_memory=per_matrix(entries=4.5, smaller=5.5),
     flops=per_decomposition(per_expert=1, once=2),
 )

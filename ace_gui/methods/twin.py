@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ace_gui.methods.byom import ENTRIES, LOW_RANK, ByomParameters, cut, differences
+from ace_gui.methods.byom import ENTRIES, LOW_RANK, ByomParameters, differences, stored_part
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.expert_modules import Differences, ModuleKind
 from ace_gui.methods.shared.kit import parameter, per_entry
@@ -47,5 +47,7 @@ TWIN_MERGING = MergeMethod(
     kind=Kind.ENTRY,
     working_memory=per_entry(1.5),
     least=2,
-    modules=Differences(of=differences, cut=cut, kind=ModuleKind.MIXTURE),
+    modules=Differences(
+        differences_of=differences, stored_part=stored_part, kind=ModuleKind.MIXTURE
+    ),
 )

@@ -9,7 +9,7 @@ from typing import Final
 from torch import Tensor
 
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.expert_modules import Differences, ModuleKind, StoredPart
 from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
@@ -70,8 +70,8 @@ WEMOE = MergeMethod(
     working_memory=per_entry(1.5),
     least=2,
     modules=Differences(
-        of=changes,
-        cut=lambda _: Cut(),
+        differences_of=changes,
+        stored_part=lambda _: StoredPart(),
         kind=ModuleKind.BLOCKS,
         with_biases=True,
         roles=_MLP,

@@ -164,7 +164,7 @@ def begun(
     elif len(deltas):
         values |= learning.start(deltas, parameters, findings)
     settled = {name: learning.stored_form(value) for name, value in values.items()}
-    return Measured(values=settled, experts=len(deltas))
+    return Measured(values=settled, expert_count=len(deltas))
 
 
 def run(

@@ -123,8 +123,8 @@ def test_masks_of_parts_are_parts_of_the_mask() -> None:
     for start, stop in [(0, 0), (0, 1), (1, 2), (2, 63), (31, 62), (62, 63), (63, 63)]:
         part = uniform(replace(here, start=start), 1, torch.zeros(stop - start))
         assert torch.equal(part, flat[start:stop])
-    turned = uniform(replace(here, turned=True), 1, torch.zeros(9, 7))
-    assert torch.equal(turned, whole.T)
+    transposed = uniform(replace(here, transposed=True), 1, torch.zeros(9, 7))
+    assert torch.equal(transposed, whole.T)
 
 
 def test_masks_are_drawn_evenly() -> None:
@@ -166,10 +166,10 @@ def test_pcb_gives_an_entry_that_one_expert_won_to_that_expert() -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_della_ranks_and_draws_take_little_beside_the_matrix(turned: bool) -> None:
+def test_della_ranks_and_draws_take_little_beside_the_matrix(transposed: bool) -> None:
     """A matrix that is stored inputs × outputs comes whole, however large it is."""
     delta = random_tensor(1024, 768)
-    here = replace(random_key(1), turned=turned)
+    here = replace(random_key(1), transposed=transposed)
     tracemalloc.start()  # sees what numpy takes; the other what torch does
     with LiveMemory() as memory:
         kept = dropped(delta, Chances(density=0.5, epsilon=0.1), here, 0)

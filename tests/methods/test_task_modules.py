@@ -32,7 +32,9 @@ def remade(name: str, tensors: list[Array], **parameters: Any) -> list[list[Arra
     sums = np.zeros((T, 2))
     masks = []
     for deltas in tensors:
-        found = method.modules.of(Experts(as_float32(deltas), [1.0] * T), given_, deltas[0].size)
+        found = method.modules.masks_of(
+            Experts(as_float32(deltas), [1.0] * T), given_, deltas[0].size
+        )
         masks.append(list(found))
         sums += [[mask.expert_sum, mask.merged_sum] for mask in masks[-1]]
     whole = [merged(name, deltas, **parameters) for deltas in tensors]
@@ -84,7 +86,7 @@ def test_emr_never_gives_an_expert_the_other_sign_nor_less_than_its_own() -> Non
     deltas = CASES["many"]
     method = METHODS["emr"]
     assert isinstance(method.modules, Masks)
-    masks = method.modules.of(
+    masks = method.modules.masks_of(
         Experts(as_float32(deltas), [1.0] * 20), method.parameters(), deltas[0].size
     )
     vector = merged("emr", deltas)
@@ -121,7 +123,9 @@ def test_tsv_compress_leaves_each_expert_its_leading_triplets(T: int) -> None:
     factors = METHODS["tsv_c"].modules
     assert isinstance(factors, Factors)
     assert factors.rank(12, 15, T) == 12 // T
-    for own, delta in zip(factors.of(Experts(as_float32(deltas), [1.0] * T)), deltas, strict=True):
+    for own, delta in zip(
+        factors.triplets_of(Experts(as_float32(deltas), [1.0] * T)), deltas, strict=True
+    ):
         expected = oracle.truncate(delta, 12 // T)
         assert oracle.relative_error(own.product.numpy(), expected) < 1e-6
 
@@ -130,6 +134,8 @@ def test_tsv_compress_of_low_rank_experts_is_exact() -> None:
     deltas = low_rank_deltas(3, 20, 26, 2, 1.0, 4)
     factors = METHODS["tsv_c"].modules
     assert isinstance(factors, Factors)
-    for own, delta in zip(factors.of(Experts(as_float32(deltas), [1.0] * 3)), deltas, strict=True):
+    for own, delta in zip(
+        factors.triplets_of(Experts(as_float32(deltas), [1.0] * 3)), deltas, strict=True
+    ):
         assert own.s_K.shape == (2,)
         assert oracle.relative_error(own.product.numpy(), delta) < 1e-6

@@ -4,7 +4,7 @@
 
     FOLDER/
       checkpoint.safetensors   values and moments of the current stage; its figures as metadata
-      factors/                 factors of the experts' parts, if they take long to compute
+      factors/                 inputs of the experts' parts, if they take long to compute
       curves.json              losses and figures of all stages, written last
 """
 
@@ -37,7 +37,7 @@ from ace_gui.engine.kept_files import (
     warn_recomputed,
 )
 from ace_gui.errors import CheckpointError, OutputError, ResourceError
-from ace_gui.methods.shared.learning import Values
+from ace_gui.methods.shared.learning import PartInputs
 from ace_gui.output_files import writing
 
 CHECKPOINT: Final = "checkpoint.safetensors"
@@ -229,20 +229,20 @@ def found_curves(folder: Path) -> Curves:
     return Curves(losses={}, figures={})
 
 
-def factors_on_disk(
-    folder: Path, name: str, experts: int, make: Callable[[], Sequence[Values]]
-) -> Callable[[int], Values]:
-    """The factors of the experts' parts of a tensor. Computed once, then read from disk."""
+def part_inputs_on_disk(
+    folder: Path, name: str, experts: int, make: Callable[[], Sequence[PartInputs]]
+) -> Callable[[int], PartInputs]:
+    """The inputs of the experts' parts of a tensor. Computed once, then read from disk."""
     index = folder / FACTORS
     paths = [index / f"{name}-{t:04d}.safetensors" for t in range(experts)]
     if not all(map(_is_sound, paths)):
         index.mkdir(parents=True, exist_ok=True)
-        for path, factors in zip(paths, make(), strict=True):
-            keep_tensors(path, factors)
+        for path, part_inputs in zip(paths, make(), strict=True):
+            keep_tensors(path, part_inputs)
 
-    def read(t: int) -> Values:
+    def read(t: int) -> PartInputs:
         stored = open_tensors(paths[t])
-        return {factor: stored.read(factor) for factor in stored.checkpoint.tensors}
+        return {key: stored.read(key) for key in stored.checkpoint.tensors}
 
     return read
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ace_gui.engine.adapting.objectives import Kept
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
-from ace_gui.engine.adapting.training import factors_on_disk
+from ace_gui.engine.adapting.training import part_inputs_on_disk
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.task_vectors import TaskVectors
@@ -25,8 +25,15 @@ from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.streaming import elements_of, of_row
 from ace_gui.methods.shared.draws import seed_from
 from ace_gui.methods.shared.experts import Computed, Experts
-from ace_gui.methods.shared.learned import factors_of
-from ace_gui.methods.shared.learning import Learning, Values, gradients, merged_change
+from ace_gui.methods.shared.learned import part_inputs_of
+from ace_gui.methods.shared.learning import (
+    Gates,
+    Learning,
+    PartInputs,
+    Values,
+    gradients,
+    merged_change,
+)
 from ace_gui.methods.shared.survey import Findings, findings_of
 
 
@@ -59,17 +66,18 @@ class LearnedRow:
         self._cache = cache
         self._device = device
         self._open: TaskVectors | None = None
-        self._stored: Callable[[int], Values] | None = None
+        self._stored: Callable[[int], PartInputs] | None = None
         learning = prepared.method.learning
         assert learning is not None
-        if learning.factors is not None and learning.needs_factors(prepared.parameters):
+        if learning.part_inputs is not None and learning.needs_part_inputs(prepared.parameters):
             number = prepared.plan.rows.index(row)
 
             def compute() -> Any:
                 experts = Experts(self.vectors, prepared.weights_of(row))
-                return factors_of(learning, experts, prepared.parameters, prepared.findings_of(row))
+                findings = prepared.findings_of(row)
+                return part_inputs_of(learning, experts, prepared.parameters, findings)
 
-            self._stored = factors_on_disk(folder, f"{number:05d}", len(row.experts), compute)
+            self._stored = part_inputs_on_disk(folder, f"{number:05d}", len(row.experts), compute)
             self.close()
 
     @property
@@ -96,20 +104,20 @@ class LearnedRow:
         """Release memory that is not needed until the next read."""
         self._open = None
 
-    def factors(self, t: int) -> Values:
-        """The factors of the contribution of the t-th expert."""
+    def part_inputs(self, t: int) -> PartInputs:
+        """What the part of the t-th expert is made of."""
         index = self._indices[t]
 
-        def read() -> Values:
+        def read() -> PartInputs:
             if self._stored is None:
                 # Every step takes inner products, which would copy a transposed view each time.
                 return {"delta": self.vectors[index].contiguous()}
             return {name: tensor.to(self._device) for name, tensor in self._stored(index).items()}
 
-        factors = self._cache.get((self.name, index), read)
+        part_inputs = self._cache.get((self.name, index), read)
         if t + 1 == len(self._indices):
             self.close()
-        return factors
+        return part_inputs
 
     def put(self, change: Tensor) -> None:
         """Set the merged model's tensor to W₀ + change."""
@@ -200,7 +208,7 @@ class MergedValues:
         totals: dict[int, list[float]] = {}
         for row in self.rows:
             gates = self.gates(row, step)(self._values(row))
-            row.put(merged_change(self.learning, row.factors, row.weights, gates))
+            row.put(merged_change(self.learning, row.part_inputs, row.weights, gates))
             figures = self.learning.figures(gates).double().reshape(-1).tolist()
             for t, value in zip(row.experts if figures else (), figures, strict=True):
                 totals.setdefault(t, []).append(value)
@@ -214,7 +222,7 @@ class MergedValues:
         for row in self.rows:
             by_name = gradients(
                 self.learning,
-                row.factors,
+                row.part_inputs,
                 row.weights,
                 self._values(row),
                 self.gates(row, step),
@@ -229,14 +237,14 @@ class MergedValues:
                 else:
                     self.own[row.name][name].grad = gradient
 
-    def _penalty(self, gates: Values) -> Tensor:
+    def _penalty(self, gates: Gates) -> Tensor:
         assert self.learning.penalty is not None
         return self.learning.penalty(gates, self.parameters, len(self.rows))
 
-    def gates(self, row: LearnedRow, step: int | None) -> Callable[[Values], Values]:
+    def gates(self, row: LearnedRow, step: int | None) -> Callable[[Values], Gates]:
         """A function that maps values to gates, with the random numbers of the step."""
 
-        def gates_of(values: Values) -> Values:
+        def gates_of(values: Values) -> Gates:
             if step is None:
                 generator = None
             else:

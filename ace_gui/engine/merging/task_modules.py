@@ -39,11 +39,11 @@ from ace_gui.engine.routing import trained_tensors
 from ace_gui.engine.streaming import Part, ordered, single_threads, tensors_digest
 from ace_gui.linalg.singular import Triplets, leading_triplets
 from ace_gui.methods.shared.expert_modules import (
-    Cut,
     Differences,
     Factors,
     Mask,
     Masks,
+    StoredPart,
     kind_of,
     learns,
     needs_base,
@@ -83,8 +83,8 @@ def chosen_entries(
     for row in rows:
         modules = prepared.method_of(row).modules
         parameters = prepared.parameters_of(row)
-        if isinstance(modules, Differences) and modules.cut(parameters).density is not None:
-            densities[parameters] = modules.cut(parameters).density or 0.0
+        if isinstance(modules, Differences) and modules.stored_part(parameters).density is not None:
+            densities[parameters] = modules.stored_part(parameters).density or 0.0
             groups[parameters].append(row)
     for parameters, group in groups.items():
         survey = trim_survey([densities[parameters]] * len(prepared.experts))
@@ -134,7 +134,7 @@ def differences(row: PlanRow, readers: Readers, part: Part | None = None) -> Ite
         deltas = TaskVectors(row, readers, CPU, part)
         with merging_of(row.name, deltas.names):
             experts = Experts(deltas, prepared.weights_of(row))
-            yield from modules.of(experts, prepared.parameters_of(row))
+            yield from modules.differences_of(experts, prepared.parameters_of(row))
 
 
 TITLE: Final = "writing what belongs to each expert"
@@ -264,7 +264,7 @@ class _ModuleWriting:
             if not resolved.experts:
                 return part, []
             deltas = TaskVectors(resolved, self._readers, CPU, part)
-            return part, list(modules.of(Experts(deltas, weights), parameters, elements))
+            return part, list(modules.masks_of(Experts(deltas, weights), parameters, elements))
 
         sums = dict.fromkeys(resolved.experts, (0.0, 0.0))
         for (start, stop), masks_of_part in ordered(pool, masks, parts_of_pass(elements)):
@@ -286,7 +286,7 @@ class _ModuleWriting:
         triplets_of: Mapping[int, Triplets] = {}
         if resolved.experts:
             deltas = TaskVectors(resolved, self._readers, CPU)
-            triplets = modules.of(Experts(deltas, self._prepared.weights_of(resolved)))
+            triplets = modules.triplets_of(Experts(deltas, self._prepared.weights_of(resolved)))
             triplets_of = dict(zip(resolved.experts, triplets, strict=True))
         rows, columns = row.shape
         rank = modules.rank(rows, columns, len(row.experts))
@@ -331,7 +331,7 @@ class _ModuleWriting:
 
     def _add_differences(self, row: PlanRow, resolved: PlanRow, modules: Differences[Any]) -> None:
         """Write each expert's difference; zero for an excluded expert."""
-        cut = modules.cut(self._prepared.parameters_of(row))
+        stored_part = modules.stored_part(self._prepared.parameters_of(row))
         if row.transposed:
             shape = row.shape[::-1]
         else:
@@ -340,7 +340,7 @@ class _ModuleWriting:
         absent = (t for t in row.experts if t not in resolved.experts)
         nothing = ((t, torch.zeros(shape)) for t in absent)
         for t, delta in chain(zip(resolved.experts, deltas, strict=True), nothing):
-            for what, tensor in _cut(row, delta, cut).items():
+            for what, tensor in _cut(row, delta, stored_part).items():
                 self._write(row, t, what, tensor)
 
     def _name(self, row: PlanRow, t: int, what: str) -> str:
@@ -350,23 +350,24 @@ class _ModuleWriting:
         self._writer.write(self._name(row, t, what), tensor)
 
 
-def _cut(row: PlanRow, delta: Tensor, cut: Cut) -> dict[str, Tensor]:
+def _cut(row: PlanRow, delta: Tensor, stored_part: StoredPart) -> dict[str, Tensor]:
     """The stored tensors of a difference, by the last part of their names.
 
     They are the largest elements of each row in stored order, or the leading singular triplets of a
     matrix, or the whole difference.
     """
-    if cut.density_in_rows is not None:
-        largest = delta.abs().topk(kept_count(cut.density_in_rows, delta.shape[1]), dim=1).indices
+    if stored_part.density_in_rows is not None:
+        count = kept_count(stored_part.density_in_rows, delta.shape[1])
+        largest = delta.abs().topk(count, dim=1).indices
         chosen = torch.zeros_like(delta, dtype=torch.bool).scatter_(1, largest, value=True)
         if row.transposed:
             delta = delta.T
             chosen = chosen.T
         index = chosen.reshape(-1).nonzero().reshape(-1)
         return {"index": index.int(), "values": delta.reshape(-1)[index].float()}
-    if cut.rank is None or len(row.shape) != 2:
+    if stored_part.rank is None or len(row.shape) != 2:
         return {"whole": (delta.T if row.transposed else delta).float()}
-    full = min(cut.rank, *row.shape)
+    full = min(stored_part.rank, *row.shape)
     triplets = leading_triplets(delta.double(), full)
     left = triplets.u_OK * triplets.s_K
     right = triplets.vh_KI

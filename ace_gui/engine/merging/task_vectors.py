@@ -322,7 +322,7 @@ def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measu
         tensors[name] = [statistics.read(stored).to(device)[list(row.experts)]]
     values = {name: torch.cat(pieces) for name, pieces in tensors.items()}
     if values:
-        return Measured(values=values, experts=len(row.experts))
+        return Measured(values=values, expert_count=len(row.experts))
     return None
 
 

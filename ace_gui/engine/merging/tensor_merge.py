@@ -466,7 +466,7 @@ def _random_key(
         seed=prepared.recipe.seed,
         role=row.role,
         start=part[0] if part else 0,
-        turned=by_entries and row.transposed and part is None,
+        transposed=by_entries and row.transposed and part is None,
     )
 
 

@@ -18,7 +18,7 @@ from ace_gui.engine.planning.vocabulary import deciding_tokenizers
 from ace_gui.errors import CheckpointError
 from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.expert_modules import Cut, Differences, Factors, Masks
+from ace_gui.methods.shared.expert_modules import Differences, Factors, Masks, StoredPart
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, findings_of
 from ace_gui.methods.shared.trimming import kept_count
@@ -216,25 +216,26 @@ def module_tensors(
                 chosen = None
             else:
                 chosen = counts[t]
-            cut = modules.cut(prepared.parameters_of(row))
-            yield from _difference_tensors(row, cut, start, chosen)
+            stored_part = modules.stored_part(prepared.parameters_of(row))
+            yield from _difference_tensors(row, stored_part, start, chosen)
 
 
 def _difference_tensors(
-    row: PlanRow, cut: Cut, start: str, count: int | None
+    row: PlanRow, stored_part: StoredPart, start: str, count: int | None
 ) -> Iterator[OutputTensor]:
-    if cut.density is not None or cut.density_in_rows is not None:
+    if stored_part.density is not None or stored_part.density_in_rows is not None:
         outputs = 1
         inputs = prod(row.shape)
-        if cut.density is None:  # this many in each row
+        if stored_part.density is None:  # this many in each row
             outputs, inputs = row.shape[::-1] if row.transposed else row.shape
-        about = outputs * kept_count(cut.density or cut.density_in_rows or 0.0, inputs)
+        density = stored_part.density or stored_part.density_in_rows or 0.0
+        about = outputs * kept_count(density, inputs)
         shape = (about if count is None else count,)
         yield OutputTensor(name=f"{start}/index", dtype="I32", shape=shape)
         yield OutputTensor(name=f"{start}/values", dtype="F32", shape=shape)
-    elif cut.rank is not None and len(row.shape) == 2:
+    elif stored_part.rank is not None and len(row.shape) == 2:
         rows, columns = row.shape
-        rank = min(cut.rank, rows, columns)
+        rank = min(stored_part.rank, rows, columns)
         yield OutputTensor(name=f"{start}/left", dtype="F32", shape=(rows, rank))
         yield OutputTensor(name=f"{start}/right", dtype="F32", shape=(rank, columns))
     else:

@@ -1,4 +1,6 @@
-"""Steps on the merged change of a matrix after any method. O outputs, I inputs.
+"""Steps on the merged change of a matrix after any method: ``after`` in a recipe.
+
+O outputs, I inputs.
 
 The order is: fewer singular directions, powers of the singular values, a factor, a cap. The cap
 lets the merged change of T experts be as large as one expert's, or up to √T times that if it is
@@ -39,16 +41,16 @@ NO_SCALE_TO_CAP: Final = (
 )
 
 
-def largest_change(traces: Sequence[float], base_norm: float | None, delta: float) -> float:
+def largest_change(traces: Sequence[float], base_norm: float | None, cap_share: float) -> float:
     """max(rms, min(√T · rms, δ‖W₀‖_F)), where rms² is the mean of the experts' traces.
 
-    ``traces``: Tr of each expert's Gram matrix, centred over outputs. ``delta``: δ, a share of the
-    base's norm. Raises MethodError if ``base_norm`` is None.
+    ``traces``: Tr of each expert's Gram matrix, centred over outputs. ``cap_share``: δ, a share of
+    the base's norm. Raises MethodError if ``base_norm`` is None.
     """
     if base_norm is None:
         raise MethodError("The cap on the change needs the norm of the base's matrix.")
     rms = math.sqrt(statistics.fmean(traces))
-    return max(rms, min(math.sqrt(len(traces)) * rms, delta * base_norm))
+    return max(rms, min(math.sqrt(len(traces)) * rms, cap_share * base_norm))
 
 
 def cap_(change: Tensor, largest: float, norm: float) -> float:
@@ -60,21 +62,21 @@ def cap_(change: Tensor, largest: float, norm: float) -> float:
 
 
 def capped(
-    merged: Merged, deltas: Deltas, weights: Weights, base_OI: Tensor, delta: float
+    merged: Merged, deltas: Deltas, weights: Weights, base_OI: Tensor, cap_share: float
 ) -> Merged:
     """The merge of a matrix with its change capped, and the factor of the cap.
 
-    The experts' weights do not matter, so that a cap means the same for methods that add task
-    vectors and for those that average them. Experts of weight 0 or without a change are ignored.
-    Reads every expert once more if the method did not report its traces. Overwrites
-    ``merged.delta``.
+    ``cap_share``: δ of ``largest_change``. The experts' weights do not matter, so that a cap means
+    the same for methods that add task vectors and for those that average them. Experts of weight 0
+    or without a change are ignored. Reads every expert once more if the method did not report its
+    traces. Overwrites ``merged.delta``.
     """
     traces = _traces(merged, deltas, weights)
     if len(traces) < 2:
         return _with_note(merged, TOO_FEW_TO_CAP)
     if not any(traces):
         return _with_note(merged, NO_SCALE_TO_CAP)
-    largest = largest_change(traces, math.sqrt(energy(base_OI)), delta)
+    largest = largest_change(traces, math.sqrt(energy(base_OI)), cap_share)
     factor = cap_(merged.delta, largest, math.sqrt(energy(merged.delta)))
     diagnostics = merged.diagnostics
     if diagnostics.cap_factor is not None:  # the method has capped its change, too
@@ -120,7 +122,7 @@ def _reshaped(
 ) -> Merged:
     """The merge with new singular values; the diagnostics have those before and after."""
     # The norm of the error that the change may have: of the computation, and of the rounding of
-    # weights in float32, from which the task vectors were subtracted.
+    # float32 weights, whose differences the task vectors are.
     noise = EXACT * math.sqrt(energy(merged.delta))
     if merged.delta.dtype == torch.float32 or base_OI.dtype == torch.float32:
         noise += torch.finfo(torch.float32).eps * math.sqrt(energy(base_OI))

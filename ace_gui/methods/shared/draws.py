@@ -52,7 +52,7 @@ def uniform(random_key: RandomKey, t: int, like: Tensor) -> Tensor:
         bits = pairs_of_bits.view(np.uint32)[: len(chunk)]
         np.multiply(bits >> 8, SPACING, out=chunk, casting="same_kind")  # the upper 24 bits
     flat = torch.from_numpy(numbers[skipped:])
-    if random_key.turned:  # the numbers have the order of the stored tensor
+    if random_key.transposed:  # the numbers have the order of the stored tensor
         stored_shape = like.shape[::-1]
         ordered = flat.reshape(stored_shape).T
     else:
@@ -60,7 +60,7 @@ def uniform(random_key: RandomKey, t: int, like: Tensor) -> Tensor:
     return ordered.to(like.device)
 
 
-def required(random_key: RandomKey | None, experts: int) -> RandomKey:
+def required_key(random_key: RandomKey | None, experts: int) -> RandomKey:
     """The random key. Raises MethodError if there is none, or if its number of experts differs."""
     if random_key is None:
         raise MethodError(

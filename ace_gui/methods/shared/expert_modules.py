@@ -60,7 +60,7 @@ class Mask:
 class Masks(Generic[Parameters]):
     """Expert t is W₀ + scale_t · mask_t ⊙ (W − W₀), entry by entry, W being the merged model."""
 
-    of: Callable[[Experts, Parameters, int], Iterator[Mask]]
+    masks_of: Callable[[Experts, Parameters, int], Iterator[Mask]]
     """Yields one mask per expert, from the experts' entries of a part, the parameters and the
     number of entries of the whole tensor.
     """
@@ -74,7 +74,7 @@ class Masks(Generic[Parameters]):
 class Factors(Generic[Parameters]):
     """Expert t is W₀ + U_t diag(S_t) V_tᵀ in matrices, and the merged model elsewhere."""
 
-    of: Callable[[Experts], Iterator[Triplets]]
+    triplets_of: Callable[[Experts], Iterator[Triplets]]
     """Yields the triplets of each expert for a matrix."""
     rank: Callable[[int, int, int], int]
     """Returns the most triplets of an expert, from O, I, and the number of experts that have the
@@ -83,8 +83,8 @@ class Factors(Generic[Parameters]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
-    """What is kept of a difference: everything if all fields are None."""
+class StoredPart:
+    """What is stored of a difference: everything if all fields are None."""
 
     density: float | None = None
     """Share of its entries, the largest over the whole model."""
@@ -98,11 +98,11 @@ class Cut:
 class Differences(Generic[Parameters]):
     """Expert t is W + D_t, with the merged model W and a part of D_t."""
 
-    of: Callable[[Experts, Parameters], Iterator[Tensor]]
+    differences_of: Callable[[Experts, Parameters], Iterator[Tensor]]
     """Yields one D_t per expert, in order, from the experts' tensor (or a flat part of it if
     entries are selected) and the parameters.
     """
-    cut: Callable[[Parameters], Cut]
+    stored_part: Callable[[Parameters], StoredPart]
     """The part of D_t that is stored."""
     kind: ModuleKind = ModuleKind.TASK
     """How a model uses the modules."""
@@ -150,7 +150,7 @@ def needs_base(modules: Modules[Parameters]) -> bool:
 def are_entrywise(modules: Modules[Parameters], parameters: Parameters) -> bool:
     """Whether they are computed entry by entry, so that a tensor can be read in parts."""
     if isinstance(modules, Differences):
-        return modules.cut(parameters).density is not None
+        return modules.stored_part(parameters).density is not None
     return isinstance(modules, Masks)
 
 

@@ -334,7 +334,7 @@ class Experts:
 
     def weighted_single(self) -> Tensor:
         """``weighted`` of the only expert. Raises MethodError if there are more."""
-        require_one(len(self))
+        require_one_expert(len(self))
         return self.weighted(0)
 
     def matrix(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -501,7 +501,7 @@ def require_mean(weights: Weights) -> float:
     return total
 
 
-def require_one(experts: int) -> None:
+def require_one_expert(experts: int) -> None:
     """Raise MethodError for another number of experts."""
     if experts != 1:
         raise MethodError(

@@ -71,11 +71,11 @@ def _products(vectors: Sequence[Tensor]) -> Tensor:
 
 
 def inner_product_survey(
-    context: SurveyContext, findings_of: Callable[[Tensor], Findings], *, with_base: bool = False
+    context: SurveyContext, to_findings: Callable[[Tensor], Findings], *, with_base: bool = False
 ) -> SumSurvey:
     """A survey of a tensor's inner products.
 
-    ``findings_of``: maps them (T × T, float64, of unweighted task vectors) to the findings. With
+    ``to_findings``: maps them (T × T, float64, of unweighted task vectors) to the findings. With
     the base they are (T + 1) × (T + 1), and W₀ is last.
     """
     experts = len(context.parameters)
@@ -95,10 +95,11 @@ def inner_product_survey(
 
     def findings(sums: list[list[float]]) -> Findings:
         if not with_base:
-            return findings_of(torch.tensor(sums, dtype=torch.float64))
+            return to_findings(torch.tensor(sums, dtype=torch.float64))
         products = [row[:base_energy] for row in sums]
-        products.append([*(row[base] for row in sums), sums[0][base_energy]])
-        return findings_of(torch.tensor(products, dtype=torch.float64))
+        row_of_base = [row[base] for row in sums]
+        products.append([*row_of_base, sums[0][base_energy]])
+        return to_findings(torch.tensor(products, dtype=torch.float64))
 
     if with_base:
         width = experts + 2
@@ -111,8 +112,14 @@ def weighted_energies(products: Tensor, context: SurveyContext) -> tuple[float, 
     """‖w_t ΔW_t‖²_F of each expert."""
     # There may also be W₀'s product with itself, after those of the experts.
     energies = products.diagonal()[: len(context.weights)].tolist()
-    weighted = zip(context.weights, energies, strict=True)
-    return tuple(weight * weight * square for weight, square in weighted)
+    return _times_squared_weights(energies, context.weights)
+
+
+def _times_squared_weights(
+    energies: Iterable[float], weights: Sequence[float]
+) -> tuple[float, ...]:
+    pairs = zip(weights, energies, strict=True)
+    return tuple(weight * weight * square for weight, square in pairs)
 
 
 def energies_survey(context: SurveyContext) -> SumSurvey:
@@ -121,13 +128,11 @@ def energies_survey(context: SurveyContext) -> SumSurvey:
     def figures(vectors: Sequence[Tensor], _start: int) -> Iterable[Sequence[float]]:
         return ([energy(vectors[index])] for index in range(len(vectors)))
 
-    def findings_of(sums: list[list[float]]) -> Findings:
-        energies = []
-        for weight, (square,) in zip(context.weights, sums, strict=True):
-            energies.append(weight * weight * square)
-        return {ENERGY: tuple(energies)}
+    def findings(sums: list[list[float]]) -> Findings:
+        energies = [square for (square,) in sums]
+        return {ENERGY: _times_squared_weights(energies, context.weights)}
 
-    return SumSurvey(len(context.parameters), 1, figures, findings_of)
+    return SumSurvey(len(context.parameters), 1, figures, findings)
 
 
 def combined(experts: Experts, findings: Findings, base: Tensor | None = None) -> Tensor:
@@ -139,16 +144,16 @@ def combined(experts: Experts, findings: Findings, base: Tensor | None = None) -
 
 
 def parts_memory(*, entries: float) -> WorkingMemory:
-    """``entries`` numbers for each element, or what the survey holds of all experts."""
+    """``entries`` numbers for each element, or what the survey holds if that is more."""
 
     def numbers(shape: tuple[int, ...], experts: int) -> float:
         count = math.prod(shape)
         if count <= IN_MEMORY:
-            at_once = experts + 1
+            vectors_at_once = experts + 1
         else:
-            at_once = 2
+            vectors_at_once = 2
         # A task vector in float32 takes half as much as float64 numbers.
-        surveying = at_once * (0.5 * count + min(count, BLOCK))
+        surveying = vectors_at_once * (0.5 * count + min(count, BLOCK))
         return max(entries * count, surveying)
 
     return numbers

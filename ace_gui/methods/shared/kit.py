@@ -137,14 +137,14 @@ Flops = Callable[[tuple[int, ...], int, Any], float]
 
 
 def self_product_flops(shape: tuple[int, ...], experts: int, _parameters: Any = None) -> float:
-    """Operations to multiply T matrices by their own transposes, if the larger side is squared."""
+    """Operations of XᵀX for T matrices X, or of X Xᵀ: the larger of these two products."""
     return 2.0 * experts * math.prod(shape) * max(shape)
 
 
 def per_decomposition(*, per_expert: float = 0.0, once: float = 0.0) -> Flops:
-    """The operations of ``per_expert`` decompositions for each expert, and ``once`` in all.
+    """The operations of ``per_expert`` decompositions for each expert, and of ``once`` more in all.
 
-    Each is that of a Gram matrix, with the products before and after it.
+    A decomposition is that of a Gram matrix, with the products before and after it.
     """
 
     def flops(shape: tuple[int, ...], experts: int, _parameters: Any) -> float:
@@ -165,17 +165,17 @@ def per_matrix(
     smaller: float = 0.0,
     outputs: float = 0.0,
     inputs: float = 0.0,
-    expert: float = 0.0,
+    smaller_per_expert: float = 0.0,
 ) -> WorkingMemory:
     """Working memory as a sum of multiples of matrix sizes, in float64 numbers.
 
-    ``entries``: multiple of O·I. ``smaller``: of min(O, I)². ``outputs``: of O². ``inputs``: of
-    I². ``expert``: of min(O, I)², once for each expert.
+    ``entries``: multiple of O·I. ``smaller``: of min(O, I)². ``smaller_per_expert``: of the same,
+    once for each expert. ``outputs``: of O². ``inputs``: of I².
     """
 
     def numbers(shape: tuple[int, ...], experts: int) -> float:
         rows, columns = shape
-        squares = (smaller + expert * experts) * min(shape) ** 2
+        squares = (smaller + smaller_per_expert * experts) * min(shape) ** 2
         return entries * rows * columns + squares + outputs * rows**2 + inputs * columns**2
 
     return numbers

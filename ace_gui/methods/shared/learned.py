@@ -25,7 +25,7 @@ from ace_gui.methods.shared.kit import (
     patience_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.learning import Learning, Values, scales
+from ace_gui.methods.shared.learning import Learning, PartInputs, scales
 from ace_gui.methods.shared.measured import required_values
 from ace_gui.methods.shared.survey import Findings
 
@@ -51,16 +51,16 @@ class AllSteps:
         return 0
 
 
-def factors_of(
+def part_inputs_of(
     learning: Learning[Any], experts: Experts, parameters: Any, findings: Findings | None
-) -> Iterator[Values]:
-    """Each expert's input to ``learning.part``: by default only ΔW_t, as "delta".
+) -> Iterator[PartInputs]:
+    """The inputs of each expert's ``learning.part``: by default only ΔW_t, as "delta".
 
     Raises MethodError for NaN or Inf.
     """
     deltas = Computed(len(experts), experts.delta)
-    if learning.factors is not None and learning.needs_factors(parameters):
-        return learning.factors(deltas, experts.weights, parameters, findings)
+    if learning.part_inputs is not None and learning.needs_part_inputs(parameters):
+        return learning.part_inputs(deltas, experts.weights, parameters, findings)
     return ({"delta": delta} for delta in deltas)
 
 
@@ -74,11 +74,11 @@ def merge_of_learned(learning: Learning[Any]) -> MergeFunction[Any]:
     def merged(experts: Experts, parameters: Any, context: Context) -> Merged:
         values = required_values(context.measured, len(experts))
         gates = learning.gates(values, parameters, None)
-        factors = factors_of(learning, experts, parameters, context.findings)
+        part_inputs = part_inputs_of(learning, experts, parameters, context.findings)
         total = torch.zeros(())  # takes its shape from the first part
         for t, scale in enumerate(scales(experts.weights, gates)):
-            # No variable holds the factors, so they are freed before the next ones are made.
-            part = learning.part(t, next(factors), gates)
+            # No variable holds the inputs, so they are freed before the next ones are made.
+            part = learning.part(t, next(part_inputs), gates)
             if t == 0:
                 total = torch.zeros_like(part, dtype=torch.float64)
             total.add_(part, alpha=scale)

@@ -17,14 +17,34 @@ from torch import Tensor
 from ace_gui.methods.shared.survey import Findings
 
 Values = Mapping[str, Tensor]
-"""Tensors by name. There are three sets of them: the values that are learned; the gates, which are
-computed from these and scale or mask each expert's part; the factors from which a part is made.
-"""
+"""What is learned, by name."""
+
+Gates = Mapping[str, Tensor]
+"""What is computed from the values and scales or masks the experts' parts, by name."""
+
+PartInputs = Mapping[str, Tensor]
+"""What an expert's part is made of, by name."""
 
 Parameters = TypeVar("Parameters")
 
 ENTRIES_AT_A_TIME: Final = 1 << 22
 """Number of entries of all experts for which gradients are computed at once."""
+
+
+PartInputsFunction = Callable[
+    [Sequence[Tensor], Sequence[float], Parameters, Findings | None], Iterator[PartInputs]
+]
+"""Yields the inputs of each part from the task vectors, weights, parameters and findings."""
+
+
+def task_vector(_t: int, part_inputs: PartInputs, _gates: Gates) -> Tensor:
+    """The part of an expert that is its task vector."""
+    return part_inputs["delta"]
+
+
+def values_as_gates(values: Values, _parameters: Any, _generator: torch.Generator | None) -> Gates:
+    """The learned values themselves."""
+    return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,21 +53,19 @@ class Learning(Generic[Parameters]):
 
     start: Callable[[Sequence[Tensor], Parameters, Findings | None], Values]
     """Returns a tensor's initial values."""
-    figures: Callable[[Values], Tensor]
+    figures: Callable[[Gates], Tensor]
     """From the gates, one number per expert for the progress plot; empty for a tensor without such
     a number.
     """
     curve: str
     """The title of the progress plot: what these numbers mean."""
-    part: Callable[[int, Values, Values], Tensor] = lambda _t, factors, _gates: factors["delta"]
-    """The contribution of expert t, before λ_t, from its factors and the gates; it is
-    differentiable by the gates. The default is ΔW_t.
+    part: Callable[[int, PartInputs, Gates], Tensor] = task_vector
+    """The contribution of expert t, before λ_t, from its inputs and the gates; it is differentiable
+    by the gates. The default is ΔW_t.
     """
     numbers: Callable[[tuple[int, ...], int], int] = lambda _, experts: experts
     """How many values a tensor of this shape has for T experts."""
-    gates: Callable[[Values, Parameters, torch.Generator | None], Values] = lambda values, *_: (
-        values
-    )
+    gates: Callable[[Values, Parameters, torch.Generator | None], Gates] = values_as_gates
     """Maps the learned values to the numbers that scale or mask each expert's part; it is
     differentiable. It may draw random numbers if it gets a generator. Without one, it returns the
     gates of the exported model. The gate "coefficient" holds the λ_t and "mask" holds m, by default
@@ -57,16 +75,13 @@ class Learning(Generic[Parameters]):
     """Returns the initial values that the whole model shares; their first dimension is the experts.
     None without such values.
     """
-    factors: (
-        Callable[[Sequence[Tensor], Sequence[float], Parameters, Findings | None], Iterator[Values]]
-        | None
-    ) = None
-    """Yields each expert's input to ``part``; None: {"delta": ΔW_t}."""
-    needs_factors: Callable[[Parameters], bool] = lambda _: True
-    """Whether these parameters need ``factors``, which are then kept on disk."""
+    part_inputs: PartInputsFunction[Parameters] | None = None
+    """Yields the inputs of each expert's ``part``; None: {"delta": ΔW_t}."""
+    needs_part_inputs: Callable[[Parameters], bool] = lambda _: True
+    """Whether these parameters need ``part_inputs``, whose results are then kept on disk."""
     per_expert: bool = False
     """Whether each expert is learned separately, on its own tasks."""
-    penalty: Callable[[Values, Parameters, int], Tensor] | None = None
+    penalty: Callable[[Gates, Parameters, int], Tensor] | None = None
     """A number that each tensor adds to the loss, from its gates, the parameters and the number of
     tensors; None for none.
     """
@@ -92,14 +107,14 @@ class Learning(Generic[Parameters]):
 
 def merged_change(
     learning: Learning[Any],
-    factors: Callable[[int], Values],
+    part_inputs_of: Callable[[int], PartInputs],
     weights: Sequence[float],
-    gates: Values,
+    gates: Gates,
 ) -> Tensor:
-    """Δ = m ⊙ Σ_t w_t λ_t part(t), without a graph. Calls ``factors`` once for each expert."""
+    """Δ = m ⊙ Σ_t w_t λ_t part(t), without a graph. Calls ``part_inputs_of`` once an expert."""
     total: Tensor | None = None
     for t, scale in enumerate(scales(weights, gates)):
-        part = learning.part(t, factors(t), gates)
+        part = learning.part(t, part_inputs_of(t), gates)
         if total is None:
             total = part * scale
         else:
@@ -111,7 +126,7 @@ def merged_change(
     return total
 
 
-def scales(weights: Sequence[float], gates: Values) -> list[float]:
+def scales(weights: Sequence[float], gates: Gates) -> list[float]:
     """w_t λ_t of every expert."""
     if "coefficient" not in gates:
         return list(weights)
@@ -120,12 +135,12 @@ def scales(weights: Sequence[float], gates: Values) -> list[float]:
 
 def gradients(
     learning: Learning[Any],
-    factors: Callable[[int], Values],
+    part_inputs_of: Callable[[int], PartInputs],
     weights: Sequence[float],
     values: Values,
-    gates_of: Callable[[Values], Values],
+    gates_of: Callable[[Values], Gates],
     gradient: Tensor,
-    penalty: Callable[[Values], Tensor] | None = None,
+    penalty: Callable[[Gates], Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """∂L/∂values as the gradient of Σ_t w_t λ_t ⟨m ⊙ ∂L/∂Δ, part(t)⟩, a few experts at a time.
 
@@ -135,7 +150,7 @@ def gradients(
     sums = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
     with torch.enable_grad():
         gates = gates_of(leaves)
-        terms: Iterable[_Term] = _terms(learning, factors, weights, gates, gradient)
+        terms: Iterable[_Term] = _terms(learning, part_inputs_of, weights, gates, gradient)
         if penalty:
             terms = chain(terms, [_Term(output=penalty(gates))])
         for term in terms:
@@ -163,9 +178,9 @@ class _Term(NamedTuple):
 
 def _terms(
     learning: Learning[Any],
-    factors: Callable[[int], Values],
+    part_inputs_of: Callable[[int], PartInputs],
     weights: Sequence[float],
-    gates: Values,
+    gates: Gates,
     gradient: Tensor,
 ) -> Iterator[_Term]:
     """The terms by which the loss depends on the gates."""
@@ -187,7 +202,7 @@ def _terms(
         chunk = slice(first, end)
         products = []
         for t in range(first, end):
-            part = learning.part(t, factors(t), gates)
+            part = learning.part(t, part_inputs_of(t), gates)
             if total is not None:
                 total.add_(part.detach(), alpha=all_scales[t])
             if learns_parts:

@@ -50,8 +50,8 @@ class Measured:
     """By expert, the mean of these statistics over all elements of the whole model."""
     values: Mapping[str, Tensor] = field(default_factory=dict)
     """The learned values by name."""
-    experts: int = 0
-    """Number of experts of the learned values."""
+    expert_count: int = 0
+    """Number of experts to which the learned values belong."""
 
 
 def required_measured(measured: Measured | None, experts: int) -> Measured:
@@ -65,7 +65,7 @@ def required_measured(measured: Measured | None, experts: int) -> Measured:
 def required_values(measured: Measured | None, experts: int) -> Mapping[str, Tensor]:
     """The learned values. Raises MethodError as ``required_measured`` does."""
     learned = _required(measured)
-    if learned.experts != experts:
+    if learned.expert_count != experts:
         raise MethodError(f"The learned values do not belong to these {experts} experts.")
     return learned.values
 

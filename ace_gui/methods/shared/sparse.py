@@ -30,16 +30,16 @@ VANISHING: Final = 1e-7
 def rescale_parameter(default: str = NONE) -> Any:
     """The parameter ``rescale``; "by chance" is only for methods that drop at random."""
     if default == NONE:
-        chances = ""
+        by_chance_help = ""
         choices: tuple[str, ...] = (NONE, BY_NORM)
     else:
-        chances = "by chance: divides each by its probability of being kept. "
+        by_chance_help = "by chance: divides each by its probability of being kept. "
         choices = (NONE, BY_CHANCE, BY_NORM)
     return parameter(
         default,
         label="Rescaling",
         help=(
-            f"What is done to kept entries. none: nothing. {chances}by norm: multiplies the "
+            f"What is done to kept entries. none: nothing. {by_chance_help}by norm: multiplies the "
             "kept entries of a tensor so that the sum of magnitudes is what it was before, as "
             "mergekit's `rescale` does."
         ),
@@ -52,11 +52,11 @@ class Sparse:
     """How a method makes a task vector sparse. Its parameters have ``rescale``."""
 
     survivors_of: Callable[[Tensor, int, SurveyContext], Tensor]
-    """Returns a task vector or a part of it with only the entries that are kept, the others 0. It
-    gets the expert's number and what is known of the tensor.
+    """Sets the entries of a task vector, or of a part of it, to 0 that are not kept. It gets the
+    expert's index and what is known of the tensor.
     """
     surveys: tuple[MethodSurvey, ...] = ()
-    """Surveys that run before it."""
+    """The method's surveys, whose findings ``survivors_of`` reads."""
 
     @property
     def all_surveys(self) -> tuple[MethodSurvey, ...]:
@@ -93,7 +93,7 @@ class Sparse:
             part_context = context.at(start)
             for t, delta in enumerate(deltas):
                 survivors = self.survivors_of(delta, t, part_context)
-                yield _magnitude(delta), _magnitude(survivors)
+                yield _sum_of_magnitudes(delta), _sum_of_magnitudes(survivors)
 
         def ratios(sums: list[list[float]]) -> Findings:
             return {RATIO: tuple(_ratio(before, after) for before, after in sums)}
@@ -108,7 +108,7 @@ def _ratio(before: float, after: float) -> float:
     return before / after
 
 
-def _magnitude(entries: Tensor) -> float:
+def _sum_of_magnitudes(entries: Tensor) -> float:
     return float(entries.abs().sum(dtype=torch.float64))
 
 
@@ -157,7 +157,7 @@ def merged_by_sum(
     return Merged.of(total, parameters.scaling)
 
 
-class Scaled(Protocol):
+class WithScaling(Protocol):
     """Parameters with a factor on the sum."""
 
     @property
@@ -167,7 +167,7 @@ class Scaled(Protocol):
 
 
 @on_experts
-def scaled_sum(experts: Experts, parameters: Scaled, _: Context) -> Merged:
+def scaled_sum(experts: Experts, parameters: WithScaling, _: Context) -> Merged:
     """Scaling · Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
 
     Task arithmetic, in float64. Raises MethodError if a task vector is not finite.

@@ -81,7 +81,7 @@ class RandomKey:
     """What the tensor does."""
     start: int = 0
     """Where this part begins in the flattened tensor as it is stored."""
-    turned: bool = False
+    transposed: bool = False
     """Whether the task vectors are transposes of the stored tensors."""
 
 
@@ -274,11 +274,12 @@ def findings_in_memory(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
     return findings_of_tensors(survey, [deltas])
 
 
-Ranks = Callable[[int], tuple[int, ...]]
-"""Maps the number of an expert's values to the places in their order to find, 1 for the smallest.
+RanksOfCount = Callable[[int], tuple[int, ...]]
+"""Maps the number of an expert's values to the ranks whose values are to be found; the smallest
+value has rank 1.
 """
 
-Values = Callable[[Sequence[Tensor], Findings, int], Iterator[Tensor]]
+PartValues = Callable[[Sequence[Tensor], Findings, int], Iterator[Tensor]]
 """Yields each expert's values from the task vectors of a part, these experts' earlier findings, and
 the position where the part begins.
 """
@@ -290,10 +291,10 @@ class Stage:
 
     names: tuple[str, ...]
     """Names of the findings, one per rank."""
-    values: Values
-    """Yields the values."""
-    ranks: Ranks | tuple[Ranks, ...]
-    """One function for all experts, or one for each."""
+    values: PartValues
+    """Yields the values of a part."""
+    ranks: RanksOfCount | tuple[RanksOfCount, ...]
+    """The ranks to find. One function for all experts, or one for each."""
     common: bool = False
     """Whether all experts have the same values and ranks; then those of the first are counted."""
 
@@ -397,13 +398,15 @@ class RankSurvey:
             self._results |= {name: tuple(values) for name, values in numbers.items()}
         return self._results
 
-    def _ranks(self, stage: Stage) -> tuple[Ranks, ...]:
+    def _ranks(self, stage: Stage) -> tuple[RanksOfCount, ...]:
+        """One function for each expert."""
         ranks = stage.ranks
         if isinstance(ranks, tuple):
             return ranks
         return (ranks,) * self._experts
 
     def _zeros(self) -> Tensor:
+        """Counts before the first part of a pass."""
         if self._bins is None:
             ranks = 1
         else:
@@ -411,7 +414,7 @@ class RankSurvey:
         return torch.zeros(self._experts, ranks, BINS, dtype=torch.int64)
 
 
-def _bins_of_ranks(counts: Tensor, ranks: Ranks) -> list[_BinOfRank]:
+def _bins_of_ranks(counts: Tensor, ranks: RanksOfCount) -> list[_BinOfRank]:
     """Where the value of each rank is, by the counts of upper bins."""
     total = int(counts.numpy().sum())
     if not total:  # without values, all findings are 0

@@ -19,7 +19,7 @@ EXACT: Final = 3e-6
 """Largest relative error where nothing is rounded more coarsely than float32."""
 
 SHARE: Final = 1 / 5
-"""Share of the rounding that the computation may add."""
+"""Error that the computation may add, as a share of the rounding."""
 
 IN_FLOAT64: Final = "Computed in float64, as float32 would not be exact enough, or not be faster."
 
@@ -84,12 +84,15 @@ def tolerance_of_experts(
 
     Its rounding is the root mean square over all experts, exact ones included.
     """
-    squares = [
-        (rounding_of(dtype) * weight) ** 2 for dtype, weight in zip(dtypes, weights, strict=True)
-    ]
+    squares = []
+    coarse_formats = set()
+    for dtype, weight in zip(dtypes, weights, strict=True):
+        squares.append((rounding_of(dtype) * weight) ** 2)
+        if rounding_of(dtype):
+            coarse_formats.add(_name(dtype))
     rounding = norm * math.sqrt(math.fsum(squares) / max(1, len(squares)))
-    coarse = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes if rounding_of(dtype)})
-    return Tolerance(rounding=rounding, source=f"the experts' {' and '.join(coarse)}")
+    source = f"the experts' {' and '.join(sorted(coarse_formats))}"
+    return Tolerance(rounding=rounding, source=source)
 
 
 def with_output(tolerance: Tolerance, dtype: torch.dtype, norm: float) -> Tolerance:
@@ -97,5 +100,8 @@ def with_output(tolerance: Tolerance, dtype: torch.dtype, norm: float) -> Tolera
     rounding = rounding_of(dtype) * norm
     if rounding <= tolerance.rounding:
         return tolerance
-    name = str(dtype).removeprefix("torch.")
-    return replace(tolerance, rounding=rounding, source=f"the output's {name}")
+    return replace(tolerance, rounding=rounding, source=f"the output's {_name(dtype)}")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -12,7 +12,14 @@ from torch.nn.functional import hardshrink
 
 from ace_gui.linalg.selection import kth_smallest
 from ace_gui.methods.shared.kit import parameter
-from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, Values, magnitudes
+from ace_gui.methods.shared.survey import (
+    Findings,
+    PartValues,
+    RanksOfCount,
+    RankSurvey,
+    Stage,
+    magnitudes,
+)
 
 THRESHOLD: Final = "threshold"
 """Finding: the smallest magnitude that is kept of each expert."""
@@ -32,7 +39,7 @@ def trim_parameter() -> Any:
     )
 
 
-class Trims(Protocol):
+class WithTrim(Protocol):
     """Parameters with the one of ``trim_parameter``."""
 
     @property
@@ -41,7 +48,7 @@ class Trims(Protocol):
         ...
 
 
-def trim_range(parameters: Trims) -> str:
+def trim_range(parameters: WithTrim) -> str:
     """The range of a survey that chooses entries."""
     return parameters.trim
 
@@ -89,13 +96,13 @@ def at_least_in_float32(delta: Tensor, threshold: float) -> Tensor:
     return torch.where(delta.abs().to(torch.float32) >= threshold, delta, 0)
 
 
-def trim_survey(densities: Sequence[float], values: Values = magnitudes) -> RankSurvey:
+def trim_survey(densities: Sequence[float], values: PartValues = magnitudes) -> RankSurvey:
     """Finds the smallest magnitude that each expert keeps, given its density.
 
     ``values``: the magnitudes; by default those of the task vectors.
     """
 
-    def ranks_for(density: float) -> Ranks:
+    def ranks_for(density: float) -> RanksOfCount:
         return lambda entries: (smallest_kept_rank(density, entries),)
 
     ranks_of_experts = tuple(ranks_for(density) for density in densities)

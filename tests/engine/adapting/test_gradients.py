@@ -19,8 +19,8 @@ from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared import learning as learning_module
 from ace_gui.methods.shared.experts import Experts
-from ace_gui.methods.shared.learned import factors_of
-from ace_gui.methods.shared.learning import Values
+from ace_gui.methods.shared.learned import part_inputs_of
+from ace_gui.methods.shared.learning import PartInputs
 
 LEARNING = [method for method in METHODS.values() if method.learning is not None]
 every = pytest.mark.parametrize("method", LEARNING, ids=lambda method: method.name)
@@ -52,7 +52,7 @@ class Held:
     name: str
     base: Tensor
     deltas: list[Tensor]
-    made: list[Values]
+    made: list[PartInputs]
     weights: list[float]
     parameter: Tensor
 
@@ -60,7 +60,7 @@ class Held:
     def experts(self) -> list[int]:
         return list(range(len(self.deltas)))
 
-    def factors(self, t: int) -> Values:
+    def part_inputs(self, t: int) -> PartInputs:
         return self.made[t]
 
     def put(self, change: Tensor) -> None:
@@ -137,7 +137,7 @@ def merged_values(
         deltas = [0.5 * torch.randn_like(index) for _ in range(experts)]
         findings = {"threshold": tuple(0.2 for _ in range(experts))}
         weights = [1.0 + 0.25 * t for t in range(experts)]
-        made = list(factors_of(learning, Experts(deltas, weights), parameters, findings))
+        made = list(part_inputs_of(learning, Experts(deltas, weights), parameters, findings))
         rows.append(Held(name, index.detach().clone(), deltas, made, weights, index))
         values = learning.start(deltas, parameters, findings)
         own[name] = {each: value.double() for each, value in values.items()}
@@ -155,7 +155,7 @@ def reference(own: MergedValues, leaves: dict[str, Tensor], model: Any, tokens: 
         values |= {name: leaves[f"{row.name}/{name}"] for name in own.own[row.name]}
         gates = own.gates(row, 3)(values)
         scales = gates.get("coefficient", torch.ones(len(row.weights))) * torch.tensor(row.weights)
-        parts = [own.learning.part(t, row.factors(t), gates) for t in range(len(row.weights))]
+        parts = [own.learning.part(t, row.part_inputs(t), gates) for t in range(len(row.weights))]
         change = gates.get("mask", 1) * sum(map(torch.mul, scales, parts))
         merged[row.name] = row.base + change
         if own.learning.penalty is not None:
