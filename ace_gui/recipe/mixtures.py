@@ -194,7 +194,7 @@ def mixture_of(document: MixtureDocument, paths: ModelPaths) -> MixtureRecipe:
         raise RecipeError(
             "A mixture has at most one shared expert; keep one.", key="shared_experts"
         )
-    base, adapter = models.pair(document.base_model)
+    base, adapter = models.folders_of(document.base_model)
     return MixtureRecipe(
         base_model=base,
         adapter=adapter,
@@ -216,7 +216,7 @@ def _expert(entry: MixtureExpertEntry, models: ReferencedModels) -> MixtureExper
             raise RecipeError(
                 f"{key!r} of {entry.source_model} is not possible here; leave it out.", key=key
             )
-    model, adapter = models.pair(entry.source_model)
+    model, adapter = models.folders_of(entry.source_model)
     return MixtureExpert(
         model=model,
         adapter=adapter,

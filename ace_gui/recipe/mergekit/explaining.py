@@ -60,7 +60,7 @@ def explained_mixture(content: Mapping[str, Any]) -> tuple[KeyFate, ...]:
         elif last in _WITHOUT_EFFECT_IN_MIXTURES:
             fate = Fate.LEFT_OUT
             why = "it has no effect"
-        fates.setdefault(key, KeyFate(key=key, value=_written(value), fate=fate, why=why))
+        fates.setdefault(key, KeyFate(key=key, value=_value_text(value), fate=fate, why=why))
     return tuple(fates.values())
 
 
@@ -87,7 +87,7 @@ def _is_section(value: Any) -> bool:
     return isinstance(value, Mapping) and "value" not in value
 
 
-def _written(value: Any) -> str:
+def _value_text(value: Any) -> str:
     """A value as it is written."""
     return plain(quoted_value(value).strip("'"))  # a table needs no quotes
 
@@ -102,7 +102,7 @@ def _fate(key: str, value: Any, recipe: Recipe) -> KeyFate:
         notes = [note for note in recipe.notes if "mergekit" in note and "'" not in note]
     else:
         notes = [note for note in recipe.notes if f"'{last}'" in note]
-    written = _written(value)
+    written = _value_text(value)
     all_notes = " ".join(notes)
     if any(phrase in all_notes for phrase in _LEFT_OUT):
         return KeyFate(key=key, value=written, fate=Fate.LEFT_OUT, why=all_notes)

@@ -40,8 +40,8 @@ def sentence_on(fates: Sequence[KeyFate]) -> str:
     by_fate = defaultdict[Fate, list[str]](list)
     for key_fate in fates:
         by_fate[key_fate.fate].append(key_fate.key)
-    kept = counted(len(by_fate[Fate.KEPT]), "key is", "keys are")
-    parts = [f"{kept} read as mergekit reads them"]
+    kept_keys = counted(len(by_fate[Fate.KEPT]), "key is", "keys are")
+    parts = [f"{kept_keys} read as mergekit reads them"]
     for fate in (Fate.CHANGED, Fate.LEFT_OUT):
         if by_fate[fate]:
             parts.append(f"{fate}: {listing(by_fate[fate])}")

@@ -147,7 +147,7 @@ def _read(method: Counterpart, settings: MergekitSettings) -> Translation:
         elif method.rescales:  # here it is also on by default
             parameters["rescale"] = "none"
     if method.sums:
-        parameters |= _summing(settings, method)
+        parameters |= _sum_parameters(settings, method)
     for name, default in method.numbers.items():
         parameters[name] = settings.number(name, default)
     for name in method.flags:
@@ -166,7 +166,7 @@ def _read(method: Counterpart, settings: MergekitSettings) -> Translation:
     )
 
 
-def _summing(settings: MergekitSettings, method: Counterpart) -> dict[str, Chain | Scalar]:
+def _sum_parameters(settings: MergekitSettings, method: Counterpart) -> dict[str, Chain | Scalar]:
     """The parameters of a sum: ``lambda`` and ``normalize`` in this package's terms."""
     normalised = settings.flag("normalize", default=method.normalised)
     parameters: dict[str, Chain | Scalar] = {"scaling": settings.number("lambda", 1.0)}
@@ -187,8 +187,8 @@ def _read_linear(settings: MergekitSettings) -> Translation:
     base = settings.base
     all_have_weight = any(WEIGHT in scope for scope in settings.common_scopes)
     if base is None and settings.has_base and all_have_weight:
-        # The base also has the weight that all models have. Only its settings are read, of which it
-        # has none of its own.
+        # The base is no entry of the file, but it also has the weight that all models have. Only
+        # the settings of this entry are read, and it has none of its own.
         base = Model.model_validate({"model": "base"})
     parameters: dict[str, Chain | Scalar] = {
         "base_weight": 0.0,
@@ -200,6 +200,7 @@ def _read_linear(settings: MergekitSettings) -> Translation:
 
 
 def _write_linear(values: Parameters, weights: tuple[float, ...]) -> MergekitMethod:
+    """An average of whole weights, in which the base is one of the models if it has a weight."""
     parameters: dict[str, ParameterValue] = {}
     if not values["normalize"]:
         parameters["normalize"] = False
@@ -227,6 +228,7 @@ def _read_passthrough(settings: MergekitSettings) -> Translation:
 
 
 def _write_slerp(values: Parameters, weights: tuple[float, ...]) -> MergekitMethod:
+    """SLERP between two changes: mergekit's nuslerp, whose two weights say how far to go."""
     if set(weights) != {1.0}:
         raise RecipeError("mergekit cannot scale experts before SLERP.", key="weight")
     t = float(values["t"])
@@ -234,6 +236,7 @@ def _write_slerp(values: Parameters, weights: tuple[float, ...]) -> MergekitMeth
 
 
 def _read_nuslerp(settings: MergekitSettings) -> Translation:
+    """With a base, it is between the changes; without one, between whole weights."""
     flatten = settings.flag("nuslerp_flatten", default=True)
     if not settings.has_base:
         return _between_whole_weights(settings, flatten=flatten)
@@ -265,7 +268,7 @@ def _between_whole_weights(settings: MergekitSettings, *, flatten: bool) -> Tran
         raise settings.refusal("weights that change along the model need a base_model", WEIGHT)
     first = float(first_weight)
     second = float(second_weight)
-    if abs(first + second) < 1e-6:  # as in mergekit
+    if abs(first + second) < 1e-6:  # then mergekit goes half the way
         t = 0.5
     else:
         t = second / (first + second)
@@ -307,6 +310,7 @@ def _write_multislerp(values: Parameters, weights: tuple[float, ...]) -> Mergeki
 
 
 def _read_karcher(settings: MergekitSettings) -> Translation:
+    """The mean of whole weights on the sphere, the base's among them."""
     parameters: dict[str, Chain | Scalar] = {
         "iterations": int(settings.fixed("max_iter", 10)),
         "tolerance": settings.fixed("tol", 1e-5),

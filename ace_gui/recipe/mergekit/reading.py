@@ -6,10 +6,10 @@ name.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Final, get_args
 
@@ -108,7 +108,7 @@ def _names_only_the_base(document: Document, slices: Sequence[MergekitSlice]) ->
     """Whether a merge over a base has no other model; mergekit then writes the base."""
     if document.base_model is None or document.merge_method in WITHOUT_BASE:
         return False
-    sources = chain.from_iterable(part.sources for part in slices)
+    sources = itertools.chain.from_iterable(file_slice.sources for file_slice in slices)
     return all(source.model == document.base_model for source in sources)
 
 
@@ -124,17 +124,17 @@ def _are_whole(slices: Sequence[MergekitSlice], models: ReferencedModels) -> boo
 
 
 def _of_whole_models(
-    document: Document, part: MergekitSlice, scopes: Scopes, models: ReferencedModels
+    document: Document, file_slice: MergekitSlice, scopes: Scopes, models: ReferencedModels
 ) -> Recipe:
     """The recipe of a merge of whole models."""
-    reference = document.base_model or _first_as_base(document, part)
-    base, adapter = models.pair(reference)
+    reference = document.base_model or _first_as_base(document, file_slice)
+    base, adapter = models.folders_of(reference)
     # Experts are all models in other folders than the base: a file may name one folder in two ways.
-    pairs = {source.model: models.pair(source.model) for source in part.sources}
-    experts = [source for source in part.sources if pairs[source.model] != (base, adapter)]
+    folders = {source.model: models.folders_of(source.model) for source in file_slice.sources}
+    experts = [source for source in file_slice.sources if folders[source.model] != (base, adapter)]
     if not experts:
         raise RecipeError("there is no model besides the base; add one.", key="models")
-    bases = [source for source in part.sources if source not in experts]
+    bases = [source for source in file_slice.sources if source not in experts]
     base_among_models = None
     if bases:
         base_among_models = bases[0]
@@ -143,8 +143,8 @@ def _of_whole_models(
         base=base_among_models,
         has_base=document.base_model is not None,
         experts=experts,
-        common_scopes=[part.parameters, *scopes],
-        blocks=_number_of_blocks(part, reference, models),
+        common_scopes=[file_slice.parameters, *scopes],
+        blocks=_number_of_blocks(file_slice, reference, models),
     )
     translation = translated(settings)
     entries = []
@@ -152,7 +152,7 @@ def _of_whole_models(
         weight = 1.0
         if translation.weights:  # there are none where all have weight 1
             weight = float(translation.weights[index][0].value)
-        entries.append(_expert_entry(pairs[source.model], weight, (base, adapter)))
+        entries.append(_expert_entry(folders[source.model], weight, (base, adapter)))
     defaults_note = ""
     if could_be_ours(document):
         defaults_note = _defaults_note(settings)
@@ -178,9 +178,11 @@ def _expert_entry(expert: Folders, weight: float, base: Folders) -> ModelEntry:
     return ModelEntry(model=adapter, on=model, weight=weight)
 
 
-def _number_of_blocks(part: MergekitSlice, base: Reference, models: ReferencedModels) -> int | None:
+def _number_of_blocks(
+    file_slice: MergekitSlice, base: Reference, models: ReferencedModels
+) -> int | None:
     """The blocks of a merge of whole models: as the file says, or as many as the base has."""
-    for source in part.sources:
+    for source in file_slice.sources:
         if source.layer_range:
             return source.layer_range[1]
     return models.blocks(base)
@@ -188,7 +190,7 @@ def _number_of_blocks(part: MergekitSlice, base: Reference, models: ReferencedMo
 
 def _values_for_all(translation: Translation) -> dict[str, Scalar]:
     """The values of parameters for all tensors, which are the first ones of their chains."""
-    return {name: choices[0].value for name, choices in translation.chains.items()}
+    return {name: chain[0].value for name, chain in translation.chains.items()}
 
 
 def _rules(translation: Translation, names: Sequence[str], offset: int = 0) -> tuple[Override, ...]:
@@ -199,7 +201,7 @@ def _rules(translation: Translation, names: Sequence[str], offset: int = 0) -> t
     return rules_of(translation.chains, weights, by_expert, offset)
 
 
-def _first_as_base(document: Document, part: MergekitSlice) -> Reference:
+def _first_as_base(document: Document, file_slice: MergekitSlice) -> Reference:
     """The first model, as the base of a merge that needs none; it counts like any other.
 
     In an average, the base is that model without the adapter on it; with it, it is an expert.
@@ -208,7 +210,7 @@ def _first_as_base(document: Document, part: MergekitSlice) -> Reference:
         raise RecipeError(
             f"{document.merge_method!r} needs a base model here; add base_model.", key="base_model"
         )
-    first = part.sources[0].model
+    first = file_slice.sources[0].model
     if document.merge_method != "linear":
         return first
     # An adapter needs the model that it is on as the base, which then has no weight of its own.
@@ -216,67 +218,78 @@ def _first_as_base(document: Document, part: MergekitSlice) -> Reference:
 
 
 def _of_slices(
-    document: Document, parts: Sequence[MergekitSlice], scopes: Scopes, models: ReferencedModels
+    document: Document,
+    file_slices: Sequence[MergekitSlice],
+    scopes: Scopes,
+    models: ReferencedModels,
 ) -> Recipe:
     """The recipe of an output made of ranges of blocks."""
-    bases = [_base_of(document, part, number) for number, part in enumerate(parts)]
-    pairs: dict[Reference, Folders] = {}
-    for source in chain.from_iterable(part.sources for part in parts):
-        pairs[source.model] = models.pair(source.model)
-    base = pairs[bases[0]]
-    expert_pairs = _expert_pairs(parts, bases, pairs)
+    bases = [_base_of(document, part, number) for number, part in enumerate(file_slices)]
+    folders: dict[Reference, Folders] = {}
+    for file_slice in file_slices:
+        for source in file_slice.sources:
+            folders[source.model] = models.folders_of(source.model)
+    base, base_adapter = folders[bases[0]]
+    expert_folders = _expert_folders(file_slices, bases, folders)
     recipe = Recipe(
-        base_model=base[0],
-        adapter=base[1],
-        models=tuple(_entry_in_slices(model, adapter) for model, adapter in expert_pairs),
+        base_model=base,
+        adapter=base_adapter,
+        models=tuple(_entry_in_slices(model, adapter) for model, adapter in expert_folders),
     )
-    names = dict(zip(expert_pairs, recipe.expert_names, strict=True))
+    names = dict(zip(expert_folders, recipe.expert_names, strict=True))
     slices: list[RecipeSlice] = []
     notes: list[str] = []
     offset = 0
-    for part, reference in zip(parts, bases, strict=True):
-        _refuse_own_numbers(part, scopes, names_by_model(document.merge_method), offset)
-        base_sources = [source for source in part.sources if source.model == reference]
-        other_sources = [source for source in part.sources if source.model != reference]
-        ordered = [*base_sources, *other_sources]
-        settings = _slice_settings(document, part, ordered, scopes, models)
+    for file_slice, reference in zip(file_slices, bases, strict=True):
+        by_model = names_by_model(document.merge_method)
+        _refuse_numbered_filters(file_slice, scopes, by_model, offset)
+        sources = _base_first(file_slice, reference)
+        settings = _slice_settings(document, file_slice, sources, scopes, models)
         translation = translated(settings)
         if not slices:  # the first slice gives the method, which is that of all
             parameters = _values_for_all(translation)
             recipe = replace(recipe, merge_method=translation.method, parameters=parameters)
-        experts = [names[pairs[source.model]] for source in settings.experts]
-        rules = (
-            *_rules_for_all(translation, recipe, experts),
-            *_rules(translation, experts, offset),
-        )
-        sources = []
-        for source in ordered:
-            model, adapter = pairs[source.model]
-            sources.append(Source(model=model, adapter=adapter, layers=source.layer_range))
-        slices.append(RecipeSlice(sources=tuple(sources), overrides=rules))
+        experts = [names[folders[source.model]] for source in settings.experts]
+        rules = _rules_for_all(translation, recipe, experts)
+        rules += _rules(translation, experts, offset)
+        recipe_sources = [_recipe_source(source, folders[source.model]) for source in sources]
+        slices.append(RecipeSlice(sources=tuple(recipe_sources), overrides=tuple(rules)))
         notes += settings.notes
-        if part.residual_weight is not None:
+        if file_slice.residual_weight is not None:
             notes.append("'residual_weight' is left out: mergekit reads it and does not use it.")
         offset += settings.blocks or 0
     return replace(recipe, slices=tuple(slices), notes=tuple(notes))
 
 
-def _expert_pairs(
-    parts: Sequence[MergekitSlice], bases: Sequence[Reference], pairs: Mapping[Reference, Folders]
+def _base_first(file_slice: MergekitSlice, base: Reference) -> list[Model]:
+    """The sources of a slice, its base before the others, which stay in their order."""
+    return sorted(file_slice.sources, key=lambda source: source.model != base)
+
+
+def _recipe_source(source: Model, folders: Folders) -> Source:
+    """A source of a slice in the recipe."""
+    model, adapter = folders
+    return Source(model=model, adapter=adapter, layers=source.layer_range)
+
+
+def _expert_folders(
+    file_slices: Sequence[MergekitSlice],
+    bases: Sequence[Reference],
+    folders: Mapping[Reference, Folders],
 ) -> list[Folders]:
     """The models of all slices, once each, in order, without the base of the whole output.
 
     ``bases``: of each slice, the first one also of the output.
     """
-    base = pairs[bases[0]]
-    expert_pairs: list[Folders] = []
-    for part, reference in zip(parts, bases, strict=True):
-        for source in part.sources:
-            pair = pairs[source.model]
-            is_base_of_all = source.model == reference and pair == base
-            if not is_base_of_all and pair not in expert_pairs:
-                expert_pairs.append(pair)
-    return expert_pairs
+    base = folders[bases[0]]
+    experts: list[Folders] = []
+    for file_slice, reference in zip(file_slices, bases, strict=True):
+        for source in file_slice.sources:
+            source_folders = folders[source.model]
+            is_base_of_all = source.model == reference and source_folders == base
+            if not is_base_of_all and source_folders not in experts:
+                experts.append(source_folders)
+    return experts
 
 
 def _entry_in_slices(model: Path, adapter: Path | None) -> ModelEntry:
@@ -288,14 +301,14 @@ def _entry_in_slices(model: Path, adapter: Path | None) -> ModelEntry:
 
 def _slice_settings(
     document: Document,
-    part: MergekitSlice,
+    file_slice: MergekitSlice,
     sources: Sequence[Model],
     scopes: Scopes,
     models: ReferencedModels,
 ) -> MergekitSettings:
     """The settings of a slice, whose base is the first of its ``sources``."""
     base, *experts = sources
-    layer_range = part.sources[0].layer_range
+    layer_range = file_slice.sources[0].layer_range
     blocks = None  # also for no blocks, over which there is no gradient
     if layer_range is None:
         blocks = models.blocks(base.model) or None
@@ -304,9 +317,9 @@ def _slice_settings(
     return MergekitSettings(
         method=document.merge_method,
         base=base,
-        has_base=document.base_model is not None or part.base_model is not None,
+        has_base=document.base_model is not None or file_slice.base_model is not None,
         experts=experts,
-        common_scopes=[part.parameters, *scopes],
+        common_scopes=[file_slice.parameters, *scopes],
         blocks=blocks,
     )
 
@@ -320,8 +333,8 @@ def _rules_for_all(
         if recipe.parameters.get(name) != value:
             rules.append(Override(pattern="*", parameters={name: value}))
     weights = {}
-    for name, choices in zip(names, translation.weights, strict=False):
-        weight = float(choices[0].value)
+    for name, chain in zip(names, translation.weights, strict=False):
+        weight = float(chain[0].value)
         if weight != 1.0:
             weights[name] = weight
     if weights:
@@ -329,9 +342,9 @@ def _rules_for_all(
     return rules
 
 
-def _base_of(document: Document, part: MergekitSlice, number: int) -> Reference:
+def _base_of(document: Document, file_slice: MergekitSlice, number: int) -> Reference:
     """The base of a slice, which is one of its models."""
-    references = [source.model for source in part.sources]
+    references = [source.model for source in file_slice.sources]
     if len(set(references)) < len(references):
         raise RecipeError(
             f"slice {number} has a model twice; weights belong to models, so name it once.",
@@ -342,7 +355,7 @@ def _base_of(document: Document, part: MergekitSlice, number: int) -> Reference:
             f"passthrough takes one model per slice, but slice {number} has {len(references)}.",
             key="slices",
         )
-    base = part.base_model or document.base_model
+    base = file_slice.base_model or document.base_model
     if base in references:
         return base
     if document.merge_method in ("passthrough", "linear"):
@@ -359,21 +372,21 @@ def _base_of(document: Document, part: MergekitSlice, number: int) -> Reference:
     )
 
 
-def _refuse_own_numbers(
-    part: MergekitSlice, scopes: Scopes, by_model: Sequence[str], offset: int
+def _refuse_numbered_filters(
+    file_slice: MergekitSlice, scopes: Scopes, by_model: Sequence[str], offset: int
 ) -> None:
     """Raise RecipeError for a filter with block numbers that are different in the output.
 
     ``by_model``: names of the settings that mergekit looks up by the names of each model's tensors,
     also where they are for all models; others go by the output's names.
     """
-    for source in part.sources:
+    for source in file_slice.sources:
         if source.layer_range is None or source.layer_range[0] == offset:
             continue
         for name in dict.fromkeys([*source.parameters, *by_model]):
             sections: list[Mapping[str, Setting]] = [source.parameters]
             if name in by_model:
-                sections += [part.parameters, *scopes]
+                sections += [file_slice.parameters, *scopes]
             if _has_numbered_filter(name, sections):
                 raise RecipeError(
                     f"a filter of {name!r} of {source.model} names a block number, which is "
@@ -418,14 +431,14 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: ReferencedModels
     names = _names(recipe)
 
     def name_of(reference: Reference) -> str:
-        pair = models.pair(reference)
-        if pair not in names:
+        folders = models.folders_of(reference)
+        if folders not in names:
             raise RecipeError(
                 f"the tokenizer is that of {reference}, which is not among the models; choose one "
                 "of them.",
                 key="tokenizer_source",
             )
-        return names[pair]
+        return names[folders]
 
     source = document.tokenizer_source
     choice = document.tokenizer

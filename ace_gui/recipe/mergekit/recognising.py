@@ -14,7 +14,7 @@ _KEYS_OF_BOTH: Final = frozenset(
 )
 """Keys that this application's recipes have, too."""
 
-_MERGEKIT_KEYS: Final = frozenset(Document.model_fields) - _KEYS_OF_BOTH
+_KEYS_OF_MERGEKIT_ALONE: Final = frozenset(Document.model_fields) - _KEYS_OF_BOTH
 """Keys that only mergekit has."""
 
 _PARAMETERS_OF_BOTH: Final = frozenset(
@@ -22,10 +22,12 @@ _PARAMETERS_OF_BOTH: Final = frozenset(
 )
 """Parameters that stand in both kinds of files under ``parameters``."""
 
-_NAMES_OF_BOTH: Final = frozenset({"normalize", "rescale", "filter_wise", "r", "alpha"})
+_PARAMETERS_ELSEWHERE_IN_OURS: Final = frozenset(
+    {"normalize", "rescale", "filter_wise", "r", "alpha"}
+)
 """Parameters of mergekit that some method here also has, but not under ``parameters`` as there."""
 
-_FOREIGN_NAMES: Final = frozenset(
+_PARAMETERS_OF_MERGEKIT_ALONE: Final = frozenset(
     {
         "eps",
         "int8_mask",
@@ -40,12 +42,11 @@ _FOREIGN_NAMES: Final = frozenset(
 )
 """Parameters of mergekit that no method here has."""
 
-_MERGEKIT_PARAMETERS: Final = _NAMES_OF_BOTH | _FOREIGN_NAMES
+_SIGNS_OF_MERGEKIT: Final = _PARAMETERS_ELSEWHERE_IN_OURS | _PARAMETERS_OF_MERGEKIT_ALONE
 """Parameters by which a file without other signs is mergekit's."""
 
-_OTHER_DEFAULTS: Final = frozenset(
-    name for name, counterpart in METHODS.items() if counterpart.sums or name == "slerp"
-)
+_SUMS: Final = frozenset(name for name, counterpart in METHODS.items() if counterpart.sums)
+_OTHER_DEFAULTS: Final = _SUMS | {"slerp"}
 """Methods with other defaults in this application's recipes: sums, and SLERP."""
 
 
@@ -87,7 +88,7 @@ def _refuse_keys_of_both(content: Mapping[str, Any], our_key: str, their_key: st
     hint = ""
     if our_key == "vocabulary" and not their_key and _has_method(content, _OTHER_DEFAULTS):
         names = _parameters(content).get("parameters", {}).keys()
-        if names <= _PARAMETERS_OF_BOTH | _MERGEKIT_PARAMETERS:
+        if names <= _PARAMETERS_OF_BOTH | _SIGNS_OF_MERGEKIT:
             their_key = f"merge_method: {content['merge_method']}"
             hint = ", or add `schema: 1`"
     if their_key:
@@ -112,15 +113,17 @@ def _key_of_ours(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
 
 def _key_of_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
     """A key, parameter, gradient or filter that only mergekit has; empty if there is none."""
-    for key in sorted(_MERGEKIT_KEYS.difference(own_keys)):
+    for key in sorted(_KEYS_OF_MERGEKIT_ALONE.difference(own_keys)):
         if key in content:
             return key
     for path, parameters in _parameters(content).items():
         is_of_entry = path != "parameters"
         for name, value in parameters.items():
             is_switch = name == "rescale" and isinstance(value, bool)  # here it is a word
-            is_foreign = name in _FOREIGN_NAMES or is_switch or isinstance(value, list | dict)
-            if is_foreign or (is_of_entry and name != "weight"):
+            is_condition = isinstance(value, list | dict)
+            if name in _PARAMETERS_OF_MERGEKIT_ALONE or is_switch or is_condition:
+                return f"{path}.{name}"
+            if is_of_entry and name != "weight":
                 return f"{path}.{name}"
     return ""
 
@@ -131,7 +134,7 @@ def _has_sign_of_mergekit(content: Mapping[str, Any]) -> bool:
     A method whose base is missing, or is also among the models, is such a sign, too.
     """
     base = content.get("base_model")
-    if _MERGEKIT_KEYS & content.keys():
+    if _KEYS_OF_MERGEKIT_ALONE & content.keys():
         return True
     if base is None and "merge_method" in content:
         return True
@@ -140,7 +143,7 @@ def _has_sign_of_mergekit(content: Mapping[str, Any]) -> bool:
         if base in models:
             return True
     for settings in _parameters(content).values():
-        if _MERGEKIT_PARAMETERS & settings.keys():
+        if _SIGNS_OF_MERGEKIT & settings.keys():
             return True
         if any(isinstance(value, list | dict) for value in settings.values()):
             return True

@@ -38,8 +38,8 @@ class ReferencedModels:
             return self.paths(model.path)
         return self.paths(str(model))
 
-    def pair(self, reference: Reference) -> Folders:
-        """A model, and the adapter on it."""
+    def folders_of(self, reference: Reference) -> Folders:
+        """The folders of a model and of the adapter on it. Notes what is left out."""
         if reference.override_architecture:
             self.notes.append(
                 "'override_architecture' is left out: tensors are matched by their names."
@@ -51,7 +51,7 @@ class ReferencedModels:
 
     def blocks(self, reference: Reference) -> int | None:
         """The number of blocks of a model; None if its config does not have it."""
-        without_notes = replace(self, notes=[])  # ``pair`` notes what is left out
+        without_notes = replace(self, notes=[])  # ``path`` notes what is left out
         path = without_notes.path(reference.model)
         if path.is_dir():
             return block_count(path)

@@ -36,7 +36,8 @@ class RuleInMergekit:
         """Set a value before those in ``settings``, of which mergekit uses the first that holds.
 
         A value for some blocks becomes a gradient over all blocks, which has the earlier values
-        elsewhere, or ``default`` if there are none. Raises RecipeError if that is impossible.
+        elsewhere. ``default``: the value where there are none; None if the setting has no such
+        value. Raises RecipeError if a gradient cannot express it.
         """
         before = settings.get(name)
         if before is None:

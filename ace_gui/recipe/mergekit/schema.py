@@ -5,12 +5,12 @@ Its settings, gradients and filters become a value for all tensors and rules for
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -245,10 +245,10 @@ tensor the last one counts.
 def chain_of(
     name: str, scopes: Iterable[Mapping[str, Setting]], default: Scalar, blocks: int | None
 ) -> Chain:
-    """The values of a parameter for all tensors. ``scopes``: its settings, the nearest first.
+    """The values of a parameter by tensor. ``scopes``: the sections that may set it, nearest first.
 
-    ``blocks``: their number, for gradients. Raises RecipeError if it is needed and unknown, or if a
-    gradient has other values than numbers.
+    ``default``: the value where none of them does. ``blocks``: their number, for gradients. Raises
+    RecipeError if it is needed and unknown, or if a gradient has other values than numbers.
     """
     # First the conditions up to the one that holds for all tensors, the nearest first.
     nearest_first: list[Chain] = []
@@ -258,15 +258,15 @@ def chain_of(
         pattern = None
         if not has_value_for_all:
             pattern = f"*{_escaped(condition.filter or '')}*"
-        nearest_first.append(_along(name, condition.value, pattern, blocks))
+        nearest_first.append(_chain_along_blocks(name, condition.value, pattern, blocks))
         if has_value_for_all:  # nothing after it counts
             break
     if not has_value_for_all:
         nearest_first.append((ConditionalValue(value=default),))
-    # Then the other way round, as the last value of a chain counts, and the nearest must win. Of
-    # several values for the same tensors, only the last one stays, at its place.
+    # The last value of a chain counts, so the nearest one comes last. Of several values for the
+    # same tensors, only the last one stays, at its place.
     by_tensors: dict[tuple[str | None, tuple[int, int] | None], ConditionalValue] = {}
-    for choice in chain.from_iterable(reversed(nearest_first)):
+    for choice in itertools.chain.from_iterable(reversed(nearest_first)):
         tensors = (choice.pattern, choice.blocks)
         by_tensors.pop(tensors, None)  # a new item of a dictionary is its last one
         by_tensors[tensors] = choice
@@ -278,9 +278,9 @@ def _escaped(text: str) -> str:
     return re.sub(r"[*?[]", r"[\g<0>]", text)
 
 
-def numbers(choices: Chain, name: str) -> Chain:
+def numbers(chain: Chain, name: str) -> Chain:
     """The chain with values as numbers. Raises RecipeError if one is not a finite number."""
-    return tuple(replace(choice, value=_number(choice.value, name)) for choice in choices)
+    return tuple(replace(choice, value=_number(choice.value, name)) for choice in chain)
 
 
 def _number(value: Scalar, name: str) -> float:
@@ -298,10 +298,10 @@ def _number(value: Scalar, name: str) -> float:
     raise RecipeError(f"{name!r} must be a finite number, not {text[:60]}.", key=name)
 
 
-def constant(choices: Chain) -> Scalar | None:
+def constant(chain: Chain) -> Scalar | None:
     """The value, if it is the same for all tensors."""
-    if len(choices) == 1:
-        return choices[0].value
+    if len(chain) == 1:
+        return chain[0].value
     return None
 
 
@@ -317,23 +317,23 @@ def rules_of(
     ``offset``: number of the first block in the output. A value joins an earlier rule for the same
     tensors if the order of its chain allows it.
     """
-    # By the headings under which a rule has the values. The first value of a common chain is that
-    # of the recipe, so only the others need rules.
+    # By the path of the values in a rule. The recipe has the first value of a common chain, so only
+    # the others need rules.
     chains: dict[tuple[str, ...], Chain] = {}
-    for name, choices in parameters.items():
-        chains["parameters", name] = choices[1:]
-    for name, choices in weights.items():
-        chains["weights", name] = choices[1:]
+    for name, chain in parameters.items():
+        chains["parameters", name] = chain[1:]
+    for name, chain in weights.items():
+        chains["weights", name] = chain[1:]
     for expert, expert_chains in by_expert.items():
-        for name, choices in expert_chains.items():
-            chains["experts", expert, name] = choices
+        for name, chain in expert_chains.items():
+            chains["experts", expert, name] = chain
     targets: list[RuleTarget] = []
     settings_of_rules: list[dict[str, Any]] = []
-    for path, choices in chains.items():
+    for path, chain in chains.items():
         # In a recipe the last rule for a tensor counts, so a later choice of a chain must stand in
         # a later rule than those before it.
         first_index = 0
-        for choice in choices:
+        for choice in chain:
             target = choice.rule_target(offset)
             if target in targets[first_index:]:
                 index = targets.index(target, first_index)
@@ -359,7 +359,7 @@ def _set_at(settings: dict[str, Any], path: tuple[str, ...], value: Scalar) -> N
 
 
 def conditions_of(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[Condition]:
-    """All values of a parameter, in order of precedence."""
+    """All values of a parameter, the nearest first; of those that hold, the first one counts."""
     for scope in scopes:
         setting = scope.get(name)
         if isinstance(setting, Condition):
@@ -370,10 +370,10 @@ def conditions_of(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterabl
             yield Condition(value=setting)  # type: ignore[arg-type]
 
 
-def _along(
+def _chain_along_blocks(
     name: str, value: Scalar | list[Scalar], pattern: str | None, blocks: int | None
 ) -> Chain:
-    """A gradient's values by block; tensors outside of blocks have the first value."""
+    """One value, or a gradient's values by block; tensors outside of blocks have the first one."""
     if not isinstance(value, list):
         return (ConditionalValue(value=value, pattern=pattern),)
     if not value:
@@ -399,7 +399,7 @@ def _along(
         values = [interpolated(points, block / (blocks - 1)) for block in range(blocks)]
     else:
         values = [interpolated(points, 1.0)] * blocks  # as in mergekit: a single block has the last
-    choices = [ConditionalValue(value=points[0], pattern=pattern)]
+    chain = [ConditionalValue(value=points[0], pattern=pattern)]  # also outside of blocks
     start = 0
     for end in range(1, blocks + 1):
         if end < blocks and values[end] == values[start]:
@@ -407,15 +407,15 @@ def _along(
         # The blocks from ``start`` to before ``end`` have the same value.
         if values[start] != points[0]:
             stretch = (start, end - 1)
-            choices.append(ConditionalValue(value=values[start], pattern=pattern, blocks=stretch))
+            chain.append(ConditionalValue(value=values[start], pattern=pattern, blocks=stretch))
         start = end
-    return tuple(choices)
+    return tuple(chain)
 
 
 def interpolated(values: Sequence[float], t: float) -> float:
     """The value at ``t`` from 0 to 1 along equally distant ``values``."""
     position = t * (len(values) - 1)
-    low = int(position)
-    high = min(len(values) - 1, low + 1)
-    fraction = position - low
-    return (1 - fraction) * values[low] + fraction * values[high]
+    before = int(position)
+    after = min(len(values) - 1, before + 1)
+    fraction = position - before
+    return (1 - fraction) * values[before] + fraction * values[after]

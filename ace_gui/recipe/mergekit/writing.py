@@ -68,8 +68,8 @@ _TOKENS: Final = (
     "mergekit adds no tokens to the base's tokenizer: it stops at tokens that the base lacks."
 )
 
-_BASE: Final = ""
-"""The name of the base among the models."""
+_BASE_ENTRY: Final = ""
+"""The key of the base's entry among those of the experts, whose keys are their names."""
 
 NameOf = Callable[[Path], str]
 """Gives the name of a model in the file."""
@@ -133,7 +133,7 @@ class _DocumentWriter:
         self.recipe = recipe
         self.values = values
         self.name_of = name_of
-        self.mergekit_method = self._written({})
+        self.mergekit_method = self._method_with({})
         """The method in mergekit's terms."""
         _refuse_other_choices(recipe)
         self.notes = list(self.mergekit_method.notes)
@@ -162,7 +162,7 @@ class _DocumentWriter:
     def content(self) -> dict[str, Any]:
         """The document. Raises RecipeError."""
         recipe = self.recipe
-        base = _pair(recipe.base_model, recipe.adapter, self.name_of)
+        base = _model_text(recipe.base_model, recipe.adapter, self.name_of)
         document: dict[str, Any] = {"merge_method": self.method}
         if self.mergekit_method.with_base:
             document["base_model"] = base
@@ -180,11 +180,11 @@ class _DocumentWriter:
         else:
             models = self.models
             weights = self.weights
-            # The base is then among the models, under the name ``_BASE``.
-            rules_change_base = any(_BASE in changes.of_models for changes in all_changes)
+            # The base is then among the models, under the name ``_BASE_ENTRY``.
+            rules_change_base = any(_BASE_ENTRY in changes.of_models for changes in all_changes)
             if self.mergekit_method.base_weight is not None or rules_change_base:
-                models = {_BASE: base, **models}
-                weights = {_BASE: self.mergekit_method.base_weight or 0.0, **weights}
+                models = {_BASE_ENTRY: base, **models}
+                weights = {_BASE_ENTRY: self.mergekit_method.base_weight or 0.0, **weights}
             entries = {name: [_entry(model, weights.get(name))] for name, model in models.items()}
             document["models"] = [entries_of_model[0] for entries_of_model in entries.values()]
         for changes in all_changes:
@@ -200,8 +200,8 @@ class _DocumentWriter:
         content: dict[str, Any] = with_gradient_lists(document)
         return content
 
-    def _written(self, parameters: Mapping[str, ParameterValue]) -> MergekitMethod:
-        """The method in mergekit's terms; ``parameters`` replace some of the recipe's."""
+    def _method_with(self, parameters: Mapping[str, ParameterValue]) -> MergekitMethod:
+        """The method in mergekit's terms, with these parameters in place of the recipe's."""
         return as_mergekit_method(
             self.recipe.merge_method, {**self.values, **parameters}, self.recipe.weights
         )
@@ -225,9 +225,10 @@ class _DocumentWriter:
         if source is not None:
             choice["source"] = source
         if recipe.tokens:
-            choice["tokens"] = {
-                token: _token_row(token, row, models) for token, row in recipe.tokens.items()
-            }
+            rows = {}
+            for token, row in recipe.tokens.items():
+                rows[token] = _token_row(token, row, models)
+            choice["tokens"] = rows
             if source == "base":
                 self.notes.append(_TOKENS)
         if recipe.pad_to_multiple_of is not None:
@@ -245,34 +246,34 @@ class _DocumentWriter:
                 )
             on = self.recipe.base_model
         if on is None:
-            return _pair(entry.model, None, self.name_of)
-        return _pair(on, entry.model, self.name_of)
+            return _model_text(entry.model, None, self.name_of)
+        return _model_text(on, entry.model, self.name_of)
 
     def _slices(self, base: str, entries: Entries) -> list[dict[str, Any]]:
         """Every slice, with its own settings. Adds the entries of its models to ``entries``."""
         slices = []
         start = 0
-        for number, part in enumerate(self.recipe.slices):
-            first, end = _layers(part.sources[0], number)
+        for number, recipe_slice in enumerate(self.recipe.slices):
+            first, end = _layers(recipe_slice.sources[0], number)
             blocks = range(start, start + end - first)
-            slices.append(self._slice(part, number, blocks, base, entries))
+            slices.append(self._slice(recipe_slice, number, blocks, base, entries))
             start = blocks.stop
         return slices
 
     def _slice(
-        self, part: Slice, number: int, blocks: range, base: str, entries: Entries
+        self, recipe_slice: Slice, number: int, blocks: range, base: str, entries: Entries
     ) -> dict[str, Any]:
         """A slice of the file. ``blocks``: the numbers of its blocks in the output."""
         expert_names = {reference: name for name, reference in self.models.items()}
         slice_entries: Entries = {}
         sources: list[dict[str, Any]] = []
-        for position, source in enumerate(part.sources):
+        for position, source in enumerate(recipe_slice.sources):
             if source.adapter:
                 model = self._reference(ModelEntry(model=source.adapter, on=source.model))
             else:
                 model = self._reference(ModelEntry(model=source.model))
             if position == 0:  # the base of the slice
-                name = _BASE
+                name = _BASE_ENTRY
                 weight = self._weight_of_first()
             else:
                 name = expert_names[model]
@@ -286,7 +287,7 @@ class _DocumentWriter:
         if self.mergekit_method.with_base and slice_base != base:
             file_slice["base_model"] = slice_base
         common: dict[str, Any] = {}
-        for n, rule in enumerate(part.overrides):
+        for n, rule in enumerate(recipe_slice.overrides):
             changes = self._changes(rule, f"slices[{number}].overrides[{n}]", blocks)
             self._put(changes, common, slice_entries)
         # A sum of one model's weights times ``base_weight`` is mergekit's ``scale``.
@@ -320,7 +321,7 @@ class _DocumentWriter:
                 f"{key}: mergekit's {self.mergekit_method.method} has no such weights.",
                 key=f"{key}.weights",
             )
-        changed = self._written(rule.parameters)
+        changed = self._method_with(rule.parameters)
         by_model: dict[str, dict[str, Any]] = {}
         for name, weight in rule.weights.items():
             by_model[name] = {"weight": weight}
@@ -329,7 +330,7 @@ class _DocumentWriter:
                 base_setting = "scale"
             else:
                 base_setting = "weight"
-            by_model[_BASE] = {base_setting: changed.base_weight or 0.0}
+            by_model[_BASE_ENTRY] = {base_setting: changed.base_weight or 0.0}
         for name, parameters in rule.experts.items():
             by_model[name] = {**by_model.get(name, {}), **parameters}
         is_in_blocks = None
@@ -359,7 +360,7 @@ class _DocumentWriter:
                     if name not in model_settings and name in common:
                         model_settings[name] = common[name]
                     default = file_values.get(name)
-                    if model == _BASE:
+                    if model == _BASE_ENTRY:
                         default = self.mergekit_method.base_weight or 0.0
                     changes.put(model_settings, name, value, default)
 
@@ -387,10 +388,12 @@ def _contained_text(rule: Override, key: str, blocks: range | None) -> str:
 
 def _only_copies(recipe: Recipe) -> bool:
     """Whether each slice of the output is of a single model."""
-    return bool(recipe.slices) and all(len(part.sources) == 1 for part in recipe.slices)
+    source_counts = {len(recipe_slice.sources) for recipe_slice in recipe.slices}
+    return source_counts == {1}
 
 
 def _entry(model: str, weight: float | None, layers: Sequence[int] = ()) -> dict[str, Any]:
+    """A model's entry in the file."""
     entry: dict[str, Any] = {"model": model}
     if layers:
         entry["layer_range"] = list(layers)
@@ -399,7 +402,8 @@ def _entry(model: str, weight: float | None, layers: Sequence[int] = ()) -> dict
     return entry
 
 
-def _pair(model: Path, adapter: Path | None, name_of: NameOf) -> str:
+def _model_text(model: Path, adapter: Path | None, name_of: NameOf) -> str:
+    """A model of the file, with the adapter on it: ``model+adapter``."""
     if adapter is None:
         return name_of(model)
     return f"{name_of(model)}+{name_of(adapter)}"
