@@ -257,13 +257,13 @@ def _print(estimate: _Estimated, folder: Path, device: torch.device, terminal: T
         f"reading {human_bytes(int(speed.read))} a second ({source['read']}); "
         f"writing {human_bytes(int(speed.write))} a second ({source['write']}).",
     ]
-    if speed.tried:
-        kinds = counted(len(speed.tried), "kind", "kinds")
+    if speed.seconds_by_kind:
+        kinds = counted(len(speed.seconds_by_kind), "kind", "kinds")
         lines.append(f"Times of units: trials of {kinds} of tensor, {MEASURED}.")
     if speed.scan:
         lines.append(f"Surveying the whole model first takes one worker {speed.scan:.3g} s.")
     if speed.start:
-        checking = estimate.written * speed.check
+        checking = estimate.written * speed.check_seconds_per_byte
         lines.append(
             f"The times include {speed.start:.1f} s until the merge begins, and {checking:.1f} s "
             "to read the output back."

@@ -88,9 +88,9 @@ def main() -> None:
         assert workers is not None
         found["well"] = merged(recipe, folder / "well", workers)
 
-        workers.longest = 3.0
+        workers.longest_seconds = 3.0
         found["stopped"] = merged(recipe, folder / "stopped", workers, after_first=stop_workers)
-        workers.longest = 600.0
+        workers.longest_seconds = 600.0
 
         list(workers.map_unordered(starve, [(), ()], ["", ""]))
         before = workers.lost

@@ -59,9 +59,9 @@ class Speed:
     """Bytes per second that a worker reads."""
     write: float
     """Bytes per second that the writer writes."""
-    check: float = 0.0
-    """Seconds per byte (not bytes per second) for reading the output back; 0: unknown."""
-    tried: Mapping[Any, float] = field(default_factory=dict)
+    check_seconds_per_byte: float = 0.0
+    """For reading the output back; 0: unknown."""
+    seconds_by_kind: Mapping[Any, float] = field(default_factory=dict)
     """Measured seconds for a row, by kind of row (``kind_of``)."""
     ratios: Mapping[Any, float] = field(default_factory=dict)
     """Measured seconds divided by ``assumed_seconds``, by ``kind_without_shape``. If rows of
@@ -75,8 +75,8 @@ class Speed:
     def seconds(self, row: PlanRow, prepared: Prepared) -> float:
         """Seconds for merging a row, including reading."""
         kind = kind_of(row, prepared)
-        if kind in self.tried:
-            return self.tried[kind]
+        if kind in self.seconds_by_kind:
+            return self.seconds_by_kind[kind]
         general_kind = kind_without_shape(row, prepared)
         if general_kind in self.ratios:
             return self.ratios[general_kind] * assumed_seconds(row, prepared)
@@ -94,13 +94,13 @@ class PlannedUnit:
     rows: int
     """Number of its rows."""
     flops: float
-    """Number of operations."""
+    """Number of arithmetic operations."""
     bytes: int
     """Bytes to read and write."""
     memory: int
-    """Bytes while it is merged."""
+    """Bytes of memory while it is merged."""
     seconds: float
-    """On one worker."""
+    """Seconds on one worker, without sending."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,16 +160,16 @@ def schedule(
     else:
         bottleneck = "largest unit"
     seconds = speed.start + speed.scan / workers + max(merge_seconds, seconds_meanwhile)
-    seconds += seconds_at_end + bytes_to_write * speed.check
-    work = speed.scan + sum(unit.seconds + UNIT_SECONDS for unit in planned)
+    seconds += seconds_at_end + bytes_to_write * speed.check_seconds_per_byte
+    work_seconds = speed.scan + sum(unit.seconds + UNIT_SECONDS for unit in planned)
     busy = 0.0
     if seconds:
-        busy = work / (workers * seconds)
+        busy = work_seconds / (workers * seconds)
     return Schedule(workers=workers, seconds=seconds, busy=busy, bottleneck=bottleneck)
 
 
 def kind_of(row: PlanRow, prepared: Prepared) -> tuple[Any, ...]:
-    """A key that is equal for rows with the same duration."""
+    """A key that is equal for rows that take as long as each other."""
     return (row.shape, row.transposed, *kind_without_shape(row, prepared))
 
 

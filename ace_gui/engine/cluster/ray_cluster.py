@@ -27,7 +27,7 @@ import psutil
 from ace_gui.engine.cluster import leftovers
 from ace_gui.errors import ClusterError
 
-TICK: Final = 0.1
+TICK_SECONDS: Final = 0.1
 """Seconds of one wait; between two, whoever waits may stop."""
 
 STARTS: Final = 3
@@ -155,7 +155,7 @@ class RayCluster:
         if not self._head_address:
             return True
         try:
-            with socket.create_connection(self._head_address, timeout=TICK):
+            with socket.create_connection(self._head_address, timeout=TICK_SECONDS):
                 return True
         except OSError:
             return False
@@ -259,7 +259,7 @@ class RayCluster:
         up to ``STARTS`` times in all.
         """
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if self._address.workers:
+        if self._address.workers is not None:
             options["num_cpus"] = self._address.workers * self._threads
             options |= {"object_store_memory": STORE_BYTES, "include_dashboard": False}
             options["_temp_dir"] = str(Path(self._folder, "ray"))  # Ray opens it to all users
@@ -275,9 +275,8 @@ class RayCluster:
                 if is_last or self._must_end.is_set():
                     raise _unreachable(self._address.url, str(error)) from None
         if self._address.is_local:
-            self._servers = [
-                process for process in self._started_here() if process.name() in SERVERS
-            ]
+            processes = self._started_here()
+            self._servers = [process for process in processes if process.name() in SERVERS]
         elif self._address.url == "auto":
             host, port = ray.get_runtime_context().gcs_address.rsplit(":", 1)
             self._head_address = (host.strip("[]"), int(port))
@@ -346,7 +345,7 @@ def _failure_in_reply(connection: Connection, seconds: float, must_end: Event) -
     If it ``must_end``, the sentence does not matter, as the merge has been stopped.
     """
     started = time.monotonic()
-    while not connection.poll(TICK):
+    while not connection.poll(TICK_SECONDS):
         if must_end.is_set() or time.monotonic() - started > seconds:
             return f"no answer in {seconds:g} seconds"
     try:
@@ -390,25 +389,23 @@ def _count_of_workers(ray: Any, address: Address, threads: int, *, needs_gpus: b
 
     Raises ClusterError if it cannot run any.
     """
-    if address.workers and not needs_gpus:  # processors are shared, if need be
-        return address.workers
+    requested = address.workers
+    if requested and not needs_gpus:  # processors are shared, if need be
+        return requested
     resources = ray.cluster_resources()
     if needs_gpus:
+        resource = "GPU"
         possible = int(resources.get("GPU", 0))
     else:
+        resource = "processor"
         possible = int(resources.get("CPU", 0)) // threads
-    if needs_gpus and address.workers and address.workers > possible:
+    if requested and requested > possible:  # only of GPUs
         raise ClusterError(
-            f"There are {possible} GPUs for {address.workers} workers; ask for {possible}."
+            f"There are {possible} GPUs for {requested} workers; ask for {possible}."
         )
     if not possible:
-        resource = "processor"
-        if needs_gpus:
-            resource = "GPU"
         raise ClusterError(f"The cluster has no {resource} for a worker; add machines to it.")
-    if address.workers:
-        return address.workers
-    return possible
+    return requested or possible
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, Final
 
 from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
-from ace_gui.engine.cluster.ray_cluster import TICK, Address, RayCluster
+from ace_gui.engine.cluster.ray_cluster import TICK_SECONDS, Address, RayCluster
 from ace_gui.engine.cluster.worker import Worker, WorkerIdentity, WorkerLost
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import layout_digest
@@ -105,8 +105,8 @@ class RayWorkers:
         self.device = device
         self.lost = 0
         """Number of workers that were lost and replaced."""
-        self.longest = LONGEST_SECONDS
-        """Most seconds for a call."""
+        self.longest_seconds = LONGEST_SECONDS
+        """Seconds after which a call counts as hanging."""
         self.scan_seconds = 0.0
         """Seconds that all workers have spent on surveys."""
         self._cluster = cluster
@@ -135,7 +135,7 @@ class RayWorkers:
         """Wait for the cluster, step by step. Raises ClusterError."""
         while not self._cluster.is_ready():
             yield None
-            time.sleep(TICK)
+            time.sleep(TICK_SECONDS)
 
     @property
     def mixed(self) -> bool:
@@ -174,10 +174,10 @@ class RayWorkers:
 
         ``about``: for each of them, a tensor or model, for messages.
         """
-        calls = [
-            Call(name="run", arguments=(function, arguments_of_call), about=subject)
-            for arguments_of_call, subject in zip(arguments, about, strict=True)
-        ]
+        calls = []
+        for arguments_of_call, subject in zip(arguments, about, strict=True):
+            call_arguments = (function, arguments_of_call)
+            calls.append(Call(name="run", arguments=call_arguments, about=subject))
         return self.results(calls, ahead=1)
 
     def scanned(self, scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Scanned | None]:
@@ -300,9 +300,9 @@ class RayWorkers:
 
     def _give_out(self, waiting: deque[Call], ahead: int) -> None:
         """Assign calls until every worker has ``ahead``: first one to each, then a second one."""
-        for limit in range(1, ahead + 1):
+        for count in range(1, ahead + 1):
             for member in self._members:
-                if not waiting or len(member.calls_besides(self._start_call)) >= limit:
+                if not waiting or len(member.calls_besides(self._start_call)) >= count:
                     continue
                 call = waiting.popleft()
                 if not member.calls_by_result:
@@ -313,15 +313,15 @@ class RayWorkers:
         """Results that arrive within a moment; calls of lost workers go back to ``waiting``."""
         busy = self._busy()
         handles = [next(iter(member.calls_by_result)) for member in busy]  # of running calls
-        ready, _ = self._ray.wait(handles, timeout=TICK)
+        ready, _ = self._ray.wait(handles, timeout=TICK_SECONDS)
         for member, handle in zip(busy, handles, strict=True):
             call = member.calls_by_result[handle]
             if handle not in ready:
                 if call is self._start_call:
-                    limit = STARTING_SECONDS
+                    longest_seconds = STARTING_SECONDS
                 else:
-                    limit = self.longest
-                if time.monotonic() - member.running_since > limit:
+                    longest_seconds = self.longest_seconds
+                if time.monotonic() - member.running_since > longest_seconds:
                     self._remove_lost(member, waiting)
                 continue
             result = self._result_of(handle)

@@ -87,106 +87,111 @@ def measured_speed(prepared: Prepared, workers: RayWorkers | None = None) -> Spe
     # The findings of trials are put into a copy, as they are of some rows only.
     groundwork = replace(prepared.groundwork, findings=dict(prepared.groundwork.findings))
     prepared = replace(prepared, groundwork=groundwork)
-    scan = sum(_scan_time(group, prepared, workers) for group in groups(prepared))
+    scan = sum(_scan_seconds(group, prepared, workers) for group in groups(prepared))
     began = time.monotonic()
     readers = Readers(prepared)
-    trials = list[tuple[PlanRow, _Timed]]()
+    trials = list[tuple[PlanRow, _TrialTimes]]()
     speed = _speed_of(trials, prepared, scan)
     with TemporaryDirectory(prefix="ace-trial-") as folder:
         for rows in _rows_by_kind(prepared):
-            ways = _ways(rows[0], readers, workers)
-            expected = speed.seconds(rows[0], prepared) * ways.at_once
-            remaining = _allowed(prepared, speed) - (time.monotonic() - began)
+            setup = _setup_for(rows[0], readers, workers)
+            expected = speed.seconds(rows[0], prepared) * setup.units_per_worker
+            spent = time.monotonic() - began
+            remaining = _seconds_for_trials(prepared, speed) - spent
             if expected > remaining:
                 continue
             if ROUNDS * expected < remaining:
                 rounds = ROUNDS
             else:
                 rounds = 1
-            sample = _units_to_try(rows, prepared, ways.count, rounds)
+            sample = _units_to_try(rows, prepared, setup.units_at_once, rounds)
             try:
-                timed = _tried(sample, prepared, ways, Path(folder))
+                times = _times_of_trial(sample, prepared, setup, Path(folder))
             except (MethodError, NonFiniteError):  # the merge itself reports it
                 continue
-            trials.append((rows[0], timed))
+            trials.append((rows[0], times))
             speed = _speed_of(trials, prepared, scan)
     return speed
 
 
-def _allowed(prepared: Prepared, speed: Speed) -> float:
+def _seconds_for_trials(prepared: Prepared, speed: Speed) -> float:
     """Seconds for trials of a merge, by how long it takes at this speed."""
     forecast = sum(speed.seconds(row, prepared) for row in prepared.plan.rows if row.in_base)
     return max(TRIAL_SECONDS, TRIAL_SHARE * forecast)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ways:
+class _TrialSetup:
     """How the rows of a kind are tried."""
 
     merge_units: MergeUnits
     """What merges units."""
-    count: int
-    """How many units are merged at once."""
-    at_once: int
-    """How many units one worker merges at once, so that each takes longer than it counts for."""
+    units_at_once: int
+    """Number of units that are merged at once."""
+    units_per_worker: int
+    """Those of them that one worker, or this process, merges: so many times longer a unit takes."""
 
 
-def _ways(row: PlanRow, readers: Readers, workers: RayWorkers | None) -> _Ways:
-    """By the workers, or by this process as it merges."""
+def _setup_for(row: PlanRow, readers: Readers, workers: RayWorkers | None) -> _TrialSetup:
+    """Trials of such rows by the workers, or by this process as it merges."""
     if workers is not None:
-        return _Ways(merge_units=workers.merged, count=workers.count, at_once=1)
+        return _TrialSetup(
+            merge_units=workers.merged, units_at_once=workers.count, units_per_worker=1
+        )
     if readers.prepared.is_whole(row):
         at_once = matrices_at_once(readers.prepared, None)
     else:
         at_once = 1
     merge_units = partial(_merged_here, readers, at_once)
-    return _Ways(merge_units=merge_units, count=at_once, at_once=at_once)
+    return _TrialSetup(merge_units=merge_units, units_at_once=at_once, units_per_worker=at_once)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Timed:
-    """Durations of trials."""
+class _TrialTimes:
+    """Durations of the trials of a kind of row."""
 
     seconds: float
-    """Of one row, for one worker."""
+    """Seconds of one row, for one worker."""
     synced_bytes: int
-    """Bytes flushed to disk after some of them."""
+    """Bytes of the tensors that were written and then flushed to the disk."""
     sync_seconds: float
-    """The seconds of that."""
+    """Seconds that flushing them took."""
     check_seconds: float
     """Seconds to read these bytes back; 0 if they were not."""
 
 
-def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
+def _speed_of(
+    trials: Sequence[tuple[PlanRow, _TrialTimes]], prepared: Prepared, scan: float
+) -> Speed:
     """The speed computed from these trials, the smallest first."""
     large = [trial for trial in trials if row_bytes(trial[0], prepared) > LARGE]
     flops = ASSUMED_FLOPS
     read = ASSUMED_BYTES
-    for row, timed in large:  # they go from small to large: the largest for each speed stays
+    for row, times in large:  # they go from small to large: the largest for each speed stays
         if prepared.is_whole(row):
-            flops = max(row_flops(row, prepared), 1.0) / timed.seconds
+            flops = max(row_flops(row, prepared), 1.0) / times.seconds
         else:
-            read = row_bytes(row, prepared) / timed.seconds
-    sync_seconds = sum(timed.sync_seconds for _, timed in large)
+            read = row_bytes(row, prepared) / times.seconds
+    sync_seconds = sum(times.sync_seconds for _, times in large)
     write = ASSUMED_BYTES
     if sync_seconds:
-        write = sum(timed.synced_bytes for _, timed in large) / sync_seconds
-    check = 0.0
-    checked = [timed for _, timed in large if timed.check_seconds]
+        write = sum(times.synced_bytes for _, times in large) / sync_seconds
+    check_seconds_per_byte = 0.0
+    checked = [times for _, times in large if times.check_seconds]
     if checked:  # the threads that read take as long to start as a small file
-        largest = max(checked, key=lambda timed: timed.synced_bytes)
-        check = largest.check_seconds / largest.synced_bytes
+        largest = max(checked, key=lambda times: times.synced_bytes)
+        check_seconds_per_byte = largest.check_seconds / largest.synced_bytes
     ratios = {}
-    for row, timed in large:  # here, too, the largest for each key stays
-        ratio = timed.seconds / assumed_seconds(row, prepared)
+    for row, times in large:  # here, too, the largest for each key stays
+        ratio = times.seconds / assumed_seconds(row, prepared)
         ratios[kind_without_shape(row, prepared)] = ratio
-    tried = {kind_of(row, prepared): timed.seconds for row, timed in trials}
+    seconds_by_kind = {kind_of(row, prepared): times.seconds for row, times in trials}
     return Speed(
         flops=flops,
         read=read,
         write=write,
-        check=check,
-        tried=tried,
+        check_seconds_per_byte=check_seconds_per_byte,
+        seconds_by_kind=seconds_by_kind,
         ratios=ratios,
         scan=scan,
     )
@@ -203,22 +208,26 @@ def _rows_by_kind(prepared: Prepared) -> Iterator[list[PlanRow]]:
     return iter(kinds)
 
 
-def _tried(sample: Sequence[Unit], prepared: Prepared, ways: _Ways, folder: Path) -> _Timed:
-    """Units of rows of one kind, merged by all workers at once, written and read back."""
-    rows = {row.tensor: row for unit in sample for row in unit}  # by the stored tensor's name
+def _times_of_trial(
+    sample: Sequence[Unit], prepared: Prepared, setup: _TrialSetup, folder: Path
+) -> _TrialTimes:
+    """How long it takes to merge, write and read back units of rows of one kind."""
+    rows: dict[str, PlanRow] = {}  # by the stored tensor's name
+    for unit in sample:
+        for row in unit:
+            rows[row.tensor] = row
     dtype = sample[0][0].output_dtype(prepared.recipe.out_dtype)
-    outputs = [
-        OutputTensor(name=name, dtype=dtype, shape=row.tensor_shape)
-        for name, row in rows.items()
-        if row.part is None  # parts are sent, not written by workers
-    ]
+    outputs = []
+    for name, row in rows.items():
+        if row.part is None:  # parts are sent, not written by workers
+            outputs.append(OutputTensor(name=name, dtype=dtype, shape=row.tensor_shape))
     synced_bytes = sum(output.nbytes for output in outputs)
     limit = synced_bytes + 1  # of a shard, so that all fit into one
     shards = plan_shards(outputs, limit)
     (folder / TOKEN).write_text(TRIAL, encoding="ascii")
     shared = SharedOutput(store=folder, model=folder, shards=shards, token=TRIAL)
     ShardedWriter(folder, shards)  # makes the files, to which workers write
-    events = ways.merge_units(sample, prepared, dict.fromkeys(rows, dtype), shared)
+    events = setup.merge_units(sample, prepared, dict.fromkeys(rows, dtype), shared)
     merged = [unit for unit in events if unit is not None]
     seconds = [unit.seconds for unit in merged]
     files = [folder / shard.file_name for shard in shards]
@@ -229,10 +238,11 @@ def _tried(sample: Sequence[Unit], prepared: Prepared, ways: _Ways, folder: Path
     check_seconds = _check_seconds(folder, shards, merged)
     for file in files:
         file.unlink()
-    if len(seconds) > ways.count:  # of several rounds, the first only warms the workers up
-        seconds = seconds[ways.count :]
-    seconds_of_row = fmean(seconds) / len(sample[0]) / ways.at_once
-    return _Timed(
+    if len(seconds) > setup.units_at_once:  # of several rounds, the first only warms workers up
+        seconds = seconds[setup.units_at_once :]
+    rows_per_unit = len(sample[0])
+    seconds_of_row = fmean(seconds) / rows_per_unit / setup.units_per_worker
+    return _TrialTimes(
         seconds=seconds_of_row,
         synced_bytes=synced_bytes,
         sync_seconds=sync_seconds,
@@ -242,9 +252,15 @@ def _tried(sample: Sequence[Unit], prepared: Prepared, ways: _Ways, folder: Path
 
 def _check_seconds(folder: Path, shards: Sequence[Shard], merged: Sequence[UnitMerged]) -> float:
     """Seconds to read the files back; 0 if they cannot be compared with what was merged."""
-    rows = [row for unit in merged for row in unit.rows]
-    checksums = {row.tensor: row.written for row in rows if row.written is not None}
-    if {tensor.name for shard in shards for tensor in shard.tensors} != set(checksums):
+    checksums = {}
+    for unit in merged:
+        for row in unit.rows:
+            if row.written is not None:
+                checksums[row.tensor] = row.written
+    names: set[str] = set()
+    for shard in shards:
+        names.update(tensor.name for tensor in shard.tensors)
+    if names != checksums.keys():
         return 0.0
     started = time.monotonic()
     with suppress(OutputError):  # the merge itself reports it
@@ -256,9 +272,9 @@ def _check_seconds(folder: Path, shards: Sequence[Shard], merged: Sequence[UnitM
 def _units_to_try(
     rows: Sequence[PlanRow], prepared: Prepared, count: int, rounds: int
 ) -> list[Unit]:
-    """Units of one size from all over the model, enough for all workers.
+    """Units of one size from all over the model: ``count`` for each of the ``rounds``.
 
-    Large ones are repeated only where there are fewer than workers.
+    Large ones are repeated only where there are fewer than ``count``.
     """
     candidates = units(rows, prepared, torch.device("cpu"))
     if len(candidates) > 1:
@@ -280,7 +296,7 @@ def _merged_here(
     dtypes: Mapping[str, str],
     shared: SharedOutput | None,
 ) -> Iterator[UnitMerged]:
-    """As in the merge, each matrix has its share of the threads."""
+    """Units merged by this process, ``at_once`` at a time, each with its share of the threads."""
     budgets = budgets_of(torch.device("cpu"))
 
     def merge(unit: Unit) -> UnitMerged:
@@ -294,7 +310,7 @@ def _merged_here(
         yield from ordered(pool, merge, units, ahead=at_once)
 
 
-def _scan_time(group: SurveyGroup, prepared: Prepared, workers: RayWorkers | None) -> float:
+def _scan_seconds(group: SurveyGroup, prepared: Prepared, workers: RayWorkers | None) -> float:
     """Seconds in which one worker surveys all rows of a group, measured on some of them.
 
     Adds their findings to ``prepared``, so that rows can be tried.

@@ -128,14 +128,15 @@ def test_matrices_are_tried_as_the_merge_has_them_in_work(gpt2: Family, monkeypa
 
 def test_the_output_is_read_back_in_a_trial(gpt2: Family, monkeypatch):
     monkeypatch.setattr(trials, "LARGE", 0)
-    assert measured_speed(prepare(recipe_of(gpt2, merge_method="linear"))).check > 0
+    speed = measured_speed(prepare(recipe_of(gpt2, merge_method="linear")))
+    assert speed.check_seconds_per_byte > 0
 
 
 def test_a_long_merge_is_tried_for_longer(gpt2: Family, monkeypatch):
     prepared = prepare(recipe_of(gpt2))
     monkeypatch.setattr(trials, "TRIAL_SECONDS", 0.0)
     monkeypatch.setattr(trials, "ASSUMED_FLOPS", 1.0)  # it seems to take years
-    assert measured_speed(prepared).tried
+    assert measured_speed(prepared).seconds_by_kind
 
 
 @pytest.mark.parametrize("method", ["ace", "ties", "pcb"])
@@ -146,8 +147,8 @@ def test_a_speed_is_measured_on_real_matrices_and_leaves_nothing(
     prepared = prepare(recipe_of(gpt2, merge_method=method))
     speed = measured_speed(prepared)
     rows = [row for row in prepared.plan.rows if row.in_base]
-    assert {kind_of(row, prepared) for row in rows} == speed.tried.keys()
-    assert all(seconds > 0 for seconds in speed.tried.values())
+    assert {kind_of(row, prepared) for row in rows} == speed.seconds_by_kind.keys()
+    assert all(seconds > 0 for seconds in speed.seconds_by_kind.values())
     assert bool(speed.scan) is (method != "ace")
     assert not prepared.groundwork.findings  # what it was tried with is no finding
     assert not list(tmp_path.iterdir())
@@ -161,7 +162,7 @@ def test_a_speed_is_measured_on_the_workers(gpt2: Family):
     speed = measured_speed(prepared, workers)
     assert ray.started == 2
     assert speed.scan > 0
-    assert speed.tried.keys() == measured_speed(prepared).tried.keys()
+    assert speed.seconds_by_kind.keys() == measured_speed(prepared).seconds_by_kind.keys()
 
 
 @pytest.mark.parametrize("method", ["ace", "ties", "wudi", "tsv_m", "knots_ties", "linear"])
@@ -188,7 +189,7 @@ def test_what_was_not_tried_is_told_from_what_is_like_it(gpt2: Family, monkeypat
     largest = assumed_seconds(row, prepared)
     alike = kind_without_shape(row, prepared)
     as_large = {
-        speed.tried[kind_of(row, prepared)]
+        speed.seconds_by_kind[kind_of(row, prepared)]
         for row in rows
         if assumed_seconds(row, prepared) == largest and kind_without_shape(row, prepared) == alike
     }
@@ -203,7 +204,7 @@ def test_no_time_no_trial(gpt2: Family, monkeypatch):
     monkeypatch.setattr(trials, "TRIAL_SECONDS", 0.0)
     prepared = prepare(recipe_of(gpt2))
     speed = measured_speed(prepared)
-    assert not speed.tried
+    assert not speed.seconds_by_kind
     assert (speed.flops, speed.read) == (ASSUMED_FLOPS, ASSUMED_BYTES)
     assert all(unit.seconds > 0 for unit in planned_units(prepared, speed))
 

@@ -88,7 +88,7 @@ def test_a_worker_that_hangs_is_replaced(gpt2: Family, tmp_path):
     ray = RayStandIn()
     ray.hangs = lambda call, number: number == 2
     members = ray.workers()
-    members.longest = 0.0
+    members.longest_seconds = 0.0
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
     assert same(found, alone(recipe, tmp_path / "alone"))
     assert members.lost >= 1
