@@ -25,7 +25,7 @@ from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.contract.scored import WHOLE
 from ace_gui.engine.modules.layers import (
-    ATTRIBUTE,
+    SUBMODULE,
     Observer,
     mean_over_tokens,
     put_blocks,
@@ -132,7 +132,7 @@ class _Target:
     owners: tuple[int, ...]
     """Indices of the experts."""
     ranks: tuple[int, ...]
-    """Of the experts' low-rank factors; empty for other forms."""
+    """The rank of each expert's low-rank factors; empty for other forms."""
     names: tuple[str, ...]
     """Names of the tensors. "left": two, the left and the right factors of all experts. "whole":
     one, the changes of all. "index": two for each expert in turn, the indices and the values.
@@ -192,12 +192,13 @@ def put_model_router(model: Any, modules: StoredModules) -> Router:
     router = _router(modules)
     differences = _differences(model, modules)
     first = next(model.parameters())
-    model.add_module(ATTRIBUTE, nn.ModuleList([router, differences]).to(first.device, first.dtype))
+    model.add_module(SUBMODULE, nn.ModuleList([router, differences]).to(first.device, first.dtype))
     _make_by_example(model, router, differences)
     return router
 
 
 def _router(modules: StoredModules) -> Router:
+    """The stored router. Raises CheckpointError if it does not fit."""
     tensors = {name: modules.read(TRAINED + name) for name in MODEL_ROUTER}
     count = len(modules.manifest.experts)
     width = len(tensors["centre"])
@@ -210,6 +211,7 @@ def _router(modules: StoredModules) -> Router:
 
 
 def _differences(model: Any, modules: StoredModules) -> ExpertDifferences:
+    """The stored differences of the tensors that the model has. Raises ArchitectureError."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     finder = DiskNames(model, parameters)
     differences = ExpertDifferences()
@@ -280,11 +282,9 @@ def _make_by_example(model: Any, router: Router, differences: ExpertDifferences)
 
     def shares(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[float]:
         arguments = signature.bind(*args, **kwargs).arguments
-        further = arguments.get(
-            "kwargs", {}
-        )  # what ``forward`` does not name, but takes as **kwargs
+        unnamed_arguments = arguments.get("kwargs", {})  # that ``forward`` takes as **kwargs
         with torch.no_grad():
-            feature_H = features(model, {**arguments, **further})[0]
+            feature_H = features(model, {**arguments, **unnamed_arguments})[0]
             share_list: list[float] = router(feature_H).tolist()
         return share_list
 
@@ -356,7 +356,7 @@ class ModulesInModel:
     kind: ModuleKind
     """How the model uses them."""
     expert: str | None
-    """The expert of the task; None if unknown."""
+    """The expert of the task; None if the modules have none for it."""
     base: Path | None = None
     """The base model's folder if known, required by modules that change base weights."""
 
@@ -400,10 +400,12 @@ def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesIn
     if not has_modules(folder):
         return None
     manifest, _ = read_described(folder)
-    known_expert = expert
+    expert_of_task = expert
     if expert not in manifest.experts:
-        known_expert = None
+        expert_of_task = None
     base_folder = base
     if base is None and manifest.base is not None:
         base_folder = base_of(folder)
-    return ModulesInModel(folder=folder, kind=manifest.kind, expert=known_expert, base=base_folder)
+    return ModulesInModel(
+        folder=folder, kind=manifest.kind, expert=expert_of_task, base=base_folder
+    )

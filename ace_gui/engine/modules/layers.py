@@ -30,8 +30,8 @@ from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.errors import ArchitectureError
 from ace_gui.formatting import plain
 
-ATTRIBUTE: Final = "ace_modules"
-"""Attribute name of modules in the model, or in their layer."""
+SUBMODULE: Final = "ace_modules"
+"""Name of the submodule that is attached to a model, or to a layer of it."""
 
 Observer = Callable[[Tensor], None]
 """Called with the shares of the experts, … × T. They belong to the model and are read-only."""
@@ -143,7 +143,7 @@ def put_correction(model: Any, modules: StoredModules, expert: str) -> Correctio
     head = head_of(model)
     first = next(model.parameters())
     correction = Correction(down, up).to(first.device, first.dtype)
-    head.add_module(ATTRIBUTE, correction)
+    head.add_module(SUBMODULE, correction)
 
     def correct(_head: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         features, *further = arguments
@@ -253,11 +253,12 @@ class ExpertChanges(nn.Module):
         return functional.linear(inputs, mixed_OI, bias_O)
 
 
-def _forward(layer: Any, transposed: bool, inputs: Tensor) -> Tensor:
+def _forward_with_changes(layer: Any, transposed: bool, inputs: Tensor) -> Tensor:
+    """In place of the layer's own ``forward``."""
     weight_OI = layer.weight
     if transposed:
         weight_OI = weight_OI.T
-    changes = cast(ExpertChanges, layer.get_submodule(ATTRIBUTE))
+    changes = cast(ExpertChanges, layer.get_submodule(SUBMODULE))
     return changes.outputs(layer, weight_OI, inputs)
 
 
@@ -266,6 +267,7 @@ class LinearChange:
     """The experts' changes of one linear layer."""
 
     tensor: str
+    """Name of the layer's matrix in files."""
     changes: Tensor
     """T × O × I, or T × I × O if the layer stores its matrix so."""
     biases: Tensor | None
@@ -297,8 +299,8 @@ def put_layers(
             changes_TOI = changes_TOI.mT
         changes_TOI = changes_TOI.contiguous()
         added = ExpertChanges(routers[block], changes_TOI, change.biases, merged_shares)
-        layer.add_module(ATTRIBUTE, added.to(layer.weight.device, layer.weight.dtype))
-        layer.forward = partial(_forward, layer, target.transposed)
+        layer.add_module(SUBMODULE, added.to(layer.weight.device, layer.weight.dtype))
+        layer.forward = partial(_forward_with_changes, layer, target.transposed)
         attached[block] = routers[block]
     return attached
 
@@ -327,14 +329,14 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
         layers.append(LinearChange(tensor=tensor, changes=changes, biases=biases))
     routers: dict[str, BlockRouter] = {}
     for layer in layers:
-        block = block_of(layer.tensor) or ""
-        if block not in routers:
+        block = block_of(layer.tensor)
+        if block is not None and block not in routers:
             routers[block] = _router(modules, block, len(merged_shares))
     attached = put_layers(model, layers, routers, merged_shares)
     if not attached:
         raise ArchitectureError(f"{type(model).__name__} has none of the blocks of the modules.")
     first = next(model.parameters())
-    model.add_module(ATTRIBUTE, nn.ModuleList(attached.values()).to(first.device, first.dtype))
+    model.add_module(SUBMODULE, nn.ModuleList(attached.values()).to(first.device, first.dtype))
     _inform_routers(model, list(attached.values()))
     return attached
 

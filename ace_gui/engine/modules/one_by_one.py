@@ -33,12 +33,13 @@ def one_by_one(model: Any) -> None:
     """
     for name in _METHODS:
         if hasattr(model, name):
-            setattr(model, name, _one_at_a_time(getattr(model, name)))
+            setattr(model, name, _for_single_examples(getattr(model, name)))
     if hasattr(model, "generate"):
-        model.generate = _generating(model, model.generate)
+        model.generate = _generate_for_single_examples(model, model.generate)
 
 
-def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
+def _for_single_examples(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that gives ``plain`` the examples of a batch one after the other."""
     can_cache = "use_cache" in inspect.signature(plain).parameters
 
     @wraps(plain)
@@ -58,7 +59,9 @@ def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
     return per_example
 
 
-def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
+def _generate_for_single_examples(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for ``generate``, whose texts may have different lengths."""
+
     @wraps(plain)
     def generate(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
         named = dict(kwargs)
@@ -128,7 +131,9 @@ def _joined(outputs: Sequence[Any]) -> Any:
             return torch.cat(list(outputs))
         return torch.stack(list(outputs)).mean()
     if isinstance(first, Mapping):
-        joined = {key: _joined([output[key] for output in outputs]) for key in first}
+        joined = {}
+        for key in first:
+            joined[key] = _joined([output[key] for output in outputs])
         return type(first)(**joined)
     if isinstance(first, tuple):
         return tuple(_joined(output) for output in zip(*outputs, strict=True))

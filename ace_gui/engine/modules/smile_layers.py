@@ -1,7 +1,7 @@
 """Linear layers of loaded models with low-rank experts and a gate (SMILE).
 
-N inputs of a layer, I inputs and O outputs of its matrix; T experts; K the rank, of which the gate
-uses the first G.
+N input vectors of a layer; its matrix has I inputs and O outputs; T experts; K the rank, of which
+the gate uses the first G.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.engine.contract.plan import MatrixPart
-from ace_gui.engine.modules.layers import ATTRIBUTE, Observer, bias_of, linear_layer
+from ace_gui.engine.modules.layers import SUBMODULE, Observer, bias_of, linear_layer
 from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.engine.streaming import elements_of
 from ace_gui.errors import ArchitectureError, CheckpointError, RecipeError
@@ -23,7 +23,7 @@ from ace_gui.methods import checked_parameters, get_method
 
 
 class SmileExperts(nn.Module):
-    """Σ_t λ_t(x) (U_t S_t V_tᵀ x + b_t) of one matrix, for each input x.
+    """Σ_t λ_t(x) (U_t S_t V_tᵀ x + b_t) of one matrix, for each input vector x.
 
     λ: softmax over t of ‖V_t[:, :G]ᵀ x‖, of which the ``top`` largest stay and are normalised to 1,
     with G = ``gate_rank`` (SMILE, Eqs. 6 to 8). ``left_TOK`` has the U_t S_t and ``right_TKI`` the
@@ -73,7 +73,7 @@ class SmileExperts(nn.Module):
         weight_NT = self.weights(input_NI)
         change_NO = input_NI.new_zeros(len(input_NI), self.left_TOK.shape[1])
         for t in range(len(self.left_TOK)):
-            rows = weight_NT[:, t].nonzero()[:, 0]  # the inputs that this expert gets
+            rows = weight_NT[:, t].nonzero()[:, 0]  # the input vectors that this expert gets
             expert_output = (input_NI[rows] @ self.right_TKI[t].T) @ self.left_TOK[t].T
             if self.biases is not None:
                 expert_output = expert_output + self.biases[t]
@@ -97,7 +97,7 @@ def _output_with_experts(layer: Any, arguments: tuple[Any, ...], output: Tensor)
     input_NI = inputs.reshape(-1, inputs.shape[-1])
     result = output.clone()
     flat = result.view(-1, output.shape[-1])  # the same memory, one output vector per row
-    for experts_of_matrix in layer.get_submodule(ATTRIBUTE).children():
+    for experts_of_matrix in layer.get_submodule(SUBMODULE).children():
         change_NO, weight_NT = experts_of_matrix(input_NI)
         if experts_of_matrix.outputs is None:
             flat += change_NO
@@ -124,10 +124,10 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
         if target is not None:
             layer = target.layer
             attached[row] = _experts(modules, row, settings, transposed=target.transposed)
-            if not hasattr(layer, ATTRIBUTE):
-                layer.add_module(ATTRIBUTE, nn.Module())
+            if not hasattr(layer, SUBMODULE):
+                layer.add_module(SUBMODULE, nn.Module())
                 layer.register_forward_hook(_output_with_experts)
-            container = layer.get_submodule(ATTRIBUTE)
+            container = layer.get_submodule(SUBMODULE)
             number = len(list(container.children()))  # a layer may have several matrices
             experts = attached[row].to(layer.weight.device, layer.weight.dtype)
             container.add_module(str(number), experts)
@@ -137,6 +137,7 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
 
 
 def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: bool) -> SmileExperts:
+    """The experts of one matrix. ``transposed``: whether the layer stores inputs × outputs."""
     part = modules.layout.parts[row]
     owners = modules.layout.experts[row]
     lefts = [modules.read(f"{owner}/{row}/left") for owner in owners]

@@ -52,6 +52,7 @@ from ace_gui.output_files import replacing
 from ace_gui.stored_formats import is_float
 
 STEM: Final = "modules"
+"""Name of both files without their suffixes."""
 MODULES: Final = f"{STEM}.safetensors"
 MANIFEST: Final = f"{STEM}.json"
 SCHEMA: Final = 1
@@ -149,6 +150,7 @@ LAYOUT: Final = "layout"
 
 EXPERTS: Final = "experts"
 """Metadata key: JSON, by row the experts that have tensors for it."""
+
 NAMES: Final = "names"
 """Metadata key: JSON, all experts in order. Files of earlier versions lack it."""
 
@@ -259,17 +261,17 @@ def checked_rows(
     return rows
 
 
-def _overlap(before: MatrixPart, part: MatrixPart) -> bool:
-    """Whether two parts of a tensor may share an element; the first one does not start later.
+def _overlap(part: MatrixPart, next_part: MatrixPart) -> bool:
+    """Whether two parts of a tensor may share an element; the second one does not start earlier.
 
     Parts over the same range may take turns: in each ``period`` of elements, one has those from its
     ``first`` to before its ``last`` (``MatrixPart``).
     """
-    if part.start >= before.stop:
+    if next_part.start >= part.stop:
         return False
-    has_same_range = (part.start, part.stop) == (before.start, before.stop)
-    takes_turns = has_same_range and part.period == before.period
-    return not takes_turns or part.first < before.last
+    has_same_range = (next_part.start, next_part.stop) == (part.start, part.stop)
+    takes_turns = has_same_range and next_part.period == part.period
+    return not takes_turns or next_part.first < part.last
 
 
 def _check_part(folder: Path, row: str, part: MatrixPart, merged: Checkpoint) -> None:
