@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ace_gui.engine.adapting.objectives import (
-    Kept,
+    BoundedCache,
     TaskObjective,
     batch_indices,
     descended,
@@ -36,7 +36,7 @@ from ace_gui.engine.adapting.objectives import (
 )
 from ace_gui.engine.adapting.task_models import share_body
 from ace_gui.engine.adapting.training import trained
-from ace_gui.engine.adapting.training_loop import Loop, Seen, window_of
+from ace_gui.engine.adapting.training_loop import Loop, StepResults, window_steps
 from ace_gui.engine.calibrating.calibrate import calibration
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import PlanRow
@@ -111,8 +111,8 @@ def trained_blocks(
     for task in tasks:
         put_layers(task.evaluator.model, layers, routers, shared)
         task.evaluator.model.register_forward_pre_hook(forget)
-    step = partial(_block_step, tasks, routers, Kept(LEAST_KEPT))
-    window = window_of([len(answers) for answers in expected.values()], BATCH)
+    step = partial(_block_step, tasks, routers, BoundedCache(LEAST_KEPT))
+    window = window_steps([len(answers) for answers in expected.values()], BATCH)
     loop = Loop(values, step, parameters, window=window)
     yield from trained(
         loop, training_folder, 0, title=BLOCKS_TITLE, experts=names, curve="mean share"
@@ -134,14 +134,17 @@ def _answers_of_experts(prepared: Prepared, device: torch.device) -> dict[str, l
 
 
 def _block_step(
-    tasks: Sequence[TaskObjective], routers: Mapping[str, BlockRouter], cache: Kept, step: int
-) -> Seen:
+    tasks: Sequence[TaskObjective],
+    routers: Mapping[str, BlockRouter],
+    cache: BoundedCache,
+    step: int,
+) -> StepResults:
     """The entropy of the answers to some inputs of every task, and each expert's mean weight."""
     shares = list[Tensor]()
     for router in routers.values():
         router.observer = lambda share_NT: shares.append(share_NT.detach().mean(dim=0))
-    seen = descended(tasks, step, cache)
-    return replace(seen, figures=torch.stack(shares).double().mean(dim=0).tolist())
+    results = descended(tasks, step, cache)
+    return replace(results, figures=torch.stack(shares).double().mean(dim=0).tolist())
 
 
 def _tasks(
@@ -259,7 +262,7 @@ def trained_corrections(
 
 def _correction_step(
     name: str, values: Mapping[str, Tensor], inputs_NH: Tensor, targets_NH: Tensor, step: int
-) -> Seen:
+) -> StepResults:
     """The mean absolute difference to the expert's features, and the correction's relative size."""
     if len(inputs_NH) > VECTORS:
         chosen = batch_indices(len(inputs_NH), VECTORS, step, (SEED,))
@@ -270,30 +273,30 @@ def _correction_step(
         loss = functional.l1_loss(inputs_NH - change_NH, targets_NH)
         torch.autograd.backward(loss)
     share = change_NH.detach().norm() / inputs_NH.norm().clamp(min=1e-12)
-    return Seen(losses={name: float(loss.detach())}, figures=[float(share)])
+    return StepResults(losses={name: float(loss.detach())}, figures=[float(share)])
 
 
 def _head_inputs(evaluator: Evaluator) -> Tensor:
     """The feature vectors that answers depend on, for each input in turn, N × H."""
     model = evaluator.model
     vectors = list[Tensor]()
-    seen = list[Tensor]()
+    head_inputs = list[Tensor]()
     for parameter in model.parameters():
         parameter.requires_grad_(False)
 
     def note(_head: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        seen.append(args[0].detach().requires_grad_())
-        return (seen[-1], *args[1:])
+        head_inputs.append(args[0].detach().requires_grad_())
+        return (head_inputs[-1], *args[1:])
 
     for batch in stacked_batches(evaluator):
-        seen.clear()
+        head_inputs.clear()
         hook = head_of(model).register_forward_pre_hook(note)
         try:
             with torch.enable_grad():
                 model(**batch.inputs)[0].sum().backward()
         finally:
             hook.remove()
-        hidden = seen[0]
+        hidden = head_inputs[0]
         assert hidden.grad is not None
         used = hidden.grad.ne(0).any(dim=-1)  # a head may use only the first token, or the last
         vectors.append(hidden.detach()[used])
@@ -335,7 +338,7 @@ def _trained_router(
     sources = [calibration(prepared, t) for t in range(len(prepared.experts))]
     total = sum(source.examples for source in sources)
     loaded = Loaded(device)
-    seen = list[Tensor]()
+    batches = list[Tensor]()
     owners = list[int]()
     models = Models(prepared.models, (folder,), with_base=False)
     for t, source in enumerate(sources):
@@ -345,10 +348,10 @@ def _trained_router(
             for batch in stacked_batches(evaluator):
                 with torch.inference_mode():
                     batch_NH = features(evaluator.model, batch.inputs)
-                seen.append(batch_NH.double().cpu())
+                batches.append(batch_NH.double().cpu())
                 owners += [t] * len(batch_NH)
                 yield PassProgress(title=ROUTER_TITLE, done=len(owners), total=total)
-    return fitted(torch.cat(seen), owners)
+    return fitted(torch.cat(batches), owners)
 
 
 def fitted(features_NH: Tensor, owners_N: Sequence[int]) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 import ace_gui
 from ace_gui.engine.adapting.objectives import descended
-from ace_gui.engine.adapting.training_loop import Seen
+from ace_gui.engine.adapting.training_loop import StepResults
 from ace_gui.engine.contract.events import Event, LearningProgress
 from ace_gui.engine.merging import learn
 from ace_gui.engine.merging.merge import merge
@@ -120,7 +120,7 @@ def test_answers_that_the_experts_do_not_give_are_counted(
     """The distance of the first step, against transformers and the merged weights."""
     seen = []
 
-    def spied(*arguments: Any) -> Seen:
+    def spied(*arguments: Any) -> StepResults:
         seen.append(descended(*arguments))
         return seen[-1]
 

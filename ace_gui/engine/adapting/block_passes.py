@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ace_gui.engine.adapting.hidden_states import block_list
+from ace_gui.engine.adapting.padding import input_shapes
 from ace_gui.engine.evaluating.evaluators import Batch, Evaluator, Piece
 from ace_gui.errors import TaskError
 
@@ -27,20 +28,21 @@ class BlockArguments:
     """What a block is called with, besides the hidden states."""
 
     positional: tuple[Any, ...]
+    """By position, after the hidden states."""
     named: Mapping[str, Any]
+    """By name."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Passing:
-    """Inputs of one shape on their way through the blocks.
-
-    ``indices``: of the inputs in their task. ``states_NLH``: the input of the next block.
-    ``calls``: one for each block.
-    """
+class PassingInputs:
+    """Inputs of one shape on their way through the blocks."""
 
     indices: tuple[int, ...]
+    """Of the inputs in their task."""
     states_NLH: Tensor
+    """The input of the next block."""
     calls: Sequence[BlockArguments]
+    """One for each block."""
 
 
 class BlockModel:
@@ -50,14 +52,14 @@ class BlockModel:
     """
 
     def __init__(self, model: Any) -> None:
-        block_names = block_list(model)
-        if block_names is None:
+        outermost = block_list(model)
+        if outermost is None:
             raise self._unfit(model, "has no list of blocks")
         self.model = model
-        self.prefix, self.blocks = block_names
+        self.prefix, self.blocks = outermost
         for name, module in model.named_modules():
-            is_other = name != self.prefix and not name.startswith(f"{self.prefix}.")
-            if is_other and isinstance(module, nn.ModuleList) and len(module):
+            is_in_list = name == self.prefix or name.startswith(f"{self.prefix}.")
+            if not is_in_list and isinstance(module, nn.ModuleList) and len(module):
                 raise self._unfit(model, "has several lists of blocks")
 
     def block_of(self, parameter: str) -> int | None:
@@ -67,28 +69,30 @@ class BlockModel:
             return None
         return int(parameter.removeprefix(start).partition(".")[0])
 
-    def begun(
+    def at_first_block(
         self,
         evaluator: Evaluator,
         pieces: Sequence[Sequence[Piece]],
         groups: Sequence[Sequence[int]],
         device: torch.device,
-    ) -> list[Passing]:
+    ) -> list[PassingInputs]:
         """The inputs before the first block. ``groups``: indices of inputs of one shape.
 
         Raises TaskError if the blocks do not pass hidden states from one to the next.
         """
-        begun_pieces = []
+        passing = []
         for group in groups:
             stack = evaluator.stack([pieces[index][0] for index in group])
             inputs = {name: tensor.to(device) for name, tensor in stack.items()}
             notes = [pieces[index][0].note for index in group]
             batch = Batch(inputs=inputs, notes=notes)
-            states_NLH, calls = self._recorded(evaluator, batch)
-            begun_pieces.append(Passing(indices=tuple(group), states_NLH=states_NLH, calls=calls))
-        return begun_pieces
+            states_NLH, calls = self._first_states_and_calls(evaluator, batch)
+            passing.append(PassingInputs(indices=tuple(group), states_NLH=states_NLH, calls=calls))
+        return passing
 
-    def _recorded(self, evaluator: Evaluator, batch: Batch) -> tuple[Tensor, list[BlockArguments]]:
+    def _first_states_and_calls(
+        self, evaluator: Evaluator, batch: Batch
+    ) -> tuple[Tensor, list[BlockArguments]]:
         """The input of the first block, and the calls of all."""
         for form in _FORMS:
             recorder = _Recorder(self.blocks, form)
@@ -107,20 +111,19 @@ class BlockModel:
                 return recorder.states, recorder.calls
         raise self._unfit(self.model, "passes more than hidden states from block to block")
 
-    def passed(self, index: int, inputs: Passing) -> Passing:
+    def after_block(self, index: int, inputs: PassingInputs) -> PassingInputs:
         """The inputs after a block, whose parameters are in memory. Without a graph."""
         with torch.no_grad():
             return replace(inputs, states_NLH=self.output(index, inputs))
 
-    def output(self, index: int, inputs: Passing) -> Tensor:
+    def output(self, index: int, inputs: PassingInputs) -> Tensor:
         """What a block makes of its inputs, with its graph (N × L × H)."""
         call = inputs.calls[index]
-        returned = self.blocks[index](inputs.states_NLH, *call.positional, **call.named)
-        if isinstance(returned, tuple | list):
-            output: Tensor = returned[0]
-        else:
-            output = returned
-        return output
+        output: Any = self.blocks[index](inputs.states_NLH, *call.positional, **call.named)
+        if isinstance(output, tuple | list):
+            output = output[0]
+        states_NLH: Tensor = output
+        return states_NLH
 
     @staticmethod
     def _unfit(model: Any, what: str) -> TaskError:
@@ -158,20 +161,22 @@ class _Recorder:
 
     def __init__(self, blocks: nn.ModuleList, form: Callable[[Tensor], Any]) -> None:
         self.calls: list[BlockArguments] = []
+        """One for each block that was called."""
         self.states: Tensor | None = None
+        """The hidden states before the first block."""
         self.is_repeated = False
+        """Whether a block was called again after all of them."""
         self._blocks = blocks
         self._form = form
 
     @contextmanager
     def instead_of_blocks(self, model: nn.Module) -> Iterator[None]:
         """Context in which the blocks' inputs are recorded."""
-        in_blocks = set(self._blocks.modules())
-        hooks = [
-            module.register_forward_pre_hook(self._stop_after_blocks)
-            for module in model.modules()
-            if module not in in_blocks
-        ]
+        modules_in_blocks = set(self._blocks.modules())
+        hooks = []
+        for module in model.modules():
+            if module not in modules_in_blocks:
+                hooks.append(module.register_forward_pre_hook(self._stop_after_blocks))
         for block in self._blocks:
             block.forward = self._record
         try:
@@ -191,15 +196,15 @@ class _Recorder:
             self.is_repeated = True
             raise _AfterBlocks
         if positional:
-            states, *states_rest = positional
+            states, *further_arguments = positional
         else:
             states = named.pop("hidden_states")
-            states_rest = []
+            further_arguments = []
         if self.states is None:
             self.states = states
         if states is not self.states:
             raise _OtherStates
-        self.calls.append(BlockArguments(positional=tuple(states_rest), named=named))
+        self.calls.append(BlockArguments(positional=tuple(further_arguments), named=named))
         return self._form(states)
 
 
@@ -216,13 +221,14 @@ def groups_of(pieces: Sequence[Sequence[Piece]], indices: Sequence[int]) -> list
                 key="how",
             )
         (piece,) = pieces[index]
-        by_shape[tuple((n, tuple(t.shape)) for n, t in piece.inputs.items())].append(index)
+        by_shape[input_shapes(piece)].append(index)
     return list(by_shape.values())
 
 
-def empty(module: nn.Module) -> None:
+def free_parameters(module: nn.Module) -> None:
     """Give the memory of a module's parameters back."""
-    for part in module.modules():
-        for name, parameter in part._parameters.items():
+    for submodule in module.modules():
+        for name, parameter in submodule._parameters.items():
             if parameter is not None:
-                part._parameters[name] = nn.Parameter(parameter.to("meta"), requires_grad=False)
+                placeholder = nn.Parameter(parameter.to("meta"), requires_grad=False)
+                submodule._parameters[name] = placeholder

@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.engine.adapting.hidden_states import HiddenStates
-from ace_gui.engine.adapting.objectives import Found, Kept, answers, batch_indices
+from ace_gui.engine.adapting.objectives import (
+    INPUTS_AT_A_TIME,
+    BoundedCache,
+    TaskResults,
+    answers,
+    batch_indices,
+)
 from ace_gui.engine.adapting.padding import padding_of
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.engine.evaluating.task_data import Example
 
 LIKELIEST: Final = 64
 """Most answers of which an expert's probability is kept; the others count as one."""
-
-TOGETHER: Final = 16
-"""Inputs that an expert answers together."""
 
 LEAST_VARIANCE: Final = 1e-6
 """The variance of an expert's numbers, if they are nearly equal."""
@@ -43,7 +47,7 @@ class ExpertAnswer:
     values_RK: Tensor
     """ln p of the kept answers; or the number that is the answer (R × 1)."""
 
-    rest_R: Tensor | None = None
+    log_others_R: Tensor | None = None
     """ln p of all other answers together; None: all are kept."""
 
     variance: float | None = None
@@ -67,15 +71,15 @@ class ExpertAnswer:
             difference_RK = outputs_RC - self.values_RK
             return (difference_RK**2).mean() / (2 * self.variance)
         log_RC = (outputs_RC / self.temperature).log_softmax(dim=1)
-        if self.columns_RK is None or self.rest_R is None:
-            kept_RK = log_RC
-            remainder = torch.zeros(())
+        if self.columns_RK is None or self.log_others_R is None:
+            log_RK = log_RC
+            term_of_others = torch.zeros(())
         else:
-            kept_RK = log_RC.gather(1, self.columns_RK)
-            others_R = _log_remainder(log_RC, self.columns_RK)
-            remainder = (self.rest_R.exp() * (self.rest_R - others_R)).mean()
-        terms_RK = self.values_RK.exp() * (self.values_RK - kept_RK)
-        return terms_RK.sum(dim=1).mean() + remainder.to(terms_RK)
+            log_RK = log_RC.gather(1, self.columns_RK)
+            differences_R = self.log_others_R - _log_others(log_RC, self.columns_RK)
+            term_of_others = (self.log_others_R.exp() * differences_R).mean()
+        terms_RK = self.values_RK.exp() * (self.values_RK - log_RK)
+        return terms_RK.sum(dim=1).mean() + term_of_others.to(terms_RK)
 
     def distance(self, states: Sequence[Tensor]) -> Tensor:
         """The mean squared difference of a merge's hidden states from the expert's, a scalar."""
@@ -84,8 +88,8 @@ class ExpertAnswer:
         return torch.stack(squares).mean()
 
 
-def _log_remainder(log_RC: Tensor, columns_RK: Tensor) -> Tensor:
-    """ln of the sum of p over the other columns (R)."""
+def _log_others(log_RC: Tensor, columns_RK: Tensor) -> Tensor:
+    """ln of the sum of p over all columns but these (R)."""
     return log_RC.scatter(1, columns_RK, -math.inf).logsumexp(dim=1)
 
 
@@ -105,40 +109,44 @@ def answers_of(
     answered_pieces: list[tuple[Sequence[Piece], Tensor]] = []
     states: list[list[Tensor]] = []
     inputs = expert.answered_pieces(examples)
-    padding = padding_of(expert, [piece for pieces in inputs for piece in pieces])
+    padding = padding_of(expert, list(chain.from_iterable(inputs)))
+    hidden = None
+    recording: AbstractContextManager[None] = nullcontext()
     if with_states:
         hidden = HiddenStates(expert.model)
-    else:
-        hidden = None
-    with nullcontext() if hidden is None else hidden.recorded():
-        for first in range(0, len(inputs), TOGETHER):
-            some = inputs[first : first + TOGETHER]
-            answered_pieces += zip(some, answers(expert, some, padding, hidden), strict=True)
+        recording = hidden.recorded()
+    with recording:
+        for first in range(0, len(inputs), INPUTS_AT_A_TIME):
+            batch = inputs[first : first + INPUTS_AT_A_TIME]
+            answered_pieces += zip(batch, answers(expert, batch, padding, hidden), strict=True)
             if hidden is not None:
-                states += [hidden.of(index) for index in range(len(some))]
+                states += [hidden.of(index) for index in range(len(batch))]
     if expert.answers_numbers:
         answered = _numbers(answered_pieces)
     else:
-        answered = [
-            _likeliest(pieces, logits_RC, temperature) for pieces, logits_RC in answered_pieces
-        ]
+        answered = []
+        for pieces, logits_RC in answered_pieces:
+            answered.append(_likeliest(pieces, logits_RC, temperature))
     if hidden is None:
         return answered
-    return [replace(answer, states=state) for answer, state in zip(answered, states, strict=True)]
+    pairs = zip(answered, states, strict=True)
+    return [replace(answer, states=states_of_answer) for answer, states_of_answer in pairs]
 
 
 def _numbers(answered_pieces: Sequence[tuple[Sequence[Piece], Tensor]]) -> list[ExpertAnswer]:
+    """Answers that are numbers, with the variance of all."""
     numbers = torch.cat([values_RC.reshape(-1) for _, values_RC in answered_pieces])
     variance = max(float(numbers.double().var(correction=0)), LEAST_VARIANCE)
-    return [
-        ExpertAnswer(pieces=pieces, values_RK=values_RC, variance=variance)
-        for pieces, values_RC in answered_pieces
-    ]
+    answered = []
+    for pieces, values_RC in answered_pieces:
+        answered.append(ExpertAnswer(pieces=pieces, values_RK=values_RC, variance=variance))
+    return answered
 
 
 def _likeliest(
     pieces: Sequence[Piece], logits_RC: Tensor, temperature: float = 1.0
 ) -> ExpertAnswer:
+    """The likeliest answers with their probabilities, and the probability of all others."""
     log_RC = (logits_RC / temperature).log_softmax(dim=1)
     if log_RC.shape[1] <= LIKELIEST + 1:
         return ExpertAnswer(pieces=pieces, values_RK=log_RC, temperature=temperature)
@@ -147,7 +155,7 @@ def _likeliest(
         pieces=pieces,
         columns_RK=columns_RK,
         values_RK=values_RK,
-        rest_R=_log_remainder(log_RC, columns_RK),
+        log_others_R=_log_others(log_RC, columns_RK),
         temperature=temperature,
     )
 
@@ -173,35 +181,39 @@ class AlignedTask:
         self._expected = expected
         self._size = size
         self._seed = seed
-        inputs = [piece for answer in expected for piece in answer.pieces]
-        self._padding = padding_of(merged, inputs)
-        self._hidden = hidden
-        self._states = HiddenStates(merged.model) if hidden else None
+        pieces = chain.from_iterable(answer.pieces for answer in expected)
+        self._padding = padding_of(merged, list(pieces))
+        self._hidden_weight = hidden
+        self._states = None
+        if hidden:
+            self._states = HiddenStates(merged.model)
 
-    def __call__(self, step: int, _cache: Kept) -> Found:
+    def __call__(self, step: int, _cache: BoundedCache) -> TaskResults:
         """The mean divergence on the step's batch, and that of hidden states, with its graph."""
         chosen = batch_indices(len(self._expected), self._size, step, self._seed)
         expected = [self._expected[index] for index in chosen]
         if self._states is None:
             loss = self._divergences(expected).mean()
         else:
-            loss = self._with_states(expected, self._states)
-        return Found(loss=loss, spread=None, distance=None)
+            loss = self._loss_with_states(expected, self._states)
+        return TaskResults(loss=loss, spread=None, distance=None)
 
-    def _with_states(self, expected: Sequence[ExpertAnswer], states: HiddenStates) -> Tensor:
+    def _loss_with_states(self, expected: Sequence[ExpertAnswer], states: HiddenStates) -> Tensor:
+        """The mean divergence, and the weighted mean distance of hidden states."""
         with states.recorded():
             divergence = self._divergences(expected, states).mean()
         distances = []
         for index, answer in enumerate(expected):
             distances.append(answer.distance(states.of(index)))
-        return divergence + self._hidden * torch.stack(distances).mean()
+        return divergence + self._hidden_weight * torch.stack(distances).mean()
 
     @torch.no_grad()
     def divergence(self, expected: Sequence[ExpertAnswer]) -> float:
         """The mean divergence from these answers, in nats."""
         divergences = []
-        for first in range(0, len(expected), TOGETHER):
-            divergences.append(self._divergences(expected[first : first + TOGETHER]).double())
+        for first in range(0, len(expected), INPUTS_AT_A_TIME):
+            batch = expected[first : first + INPUTS_AT_A_TIME]
+            divergences.append(self._divergences(batch).double())
         return float(torch.cat(divergences).mean())
 
     def _divergences(
@@ -222,18 +234,18 @@ def distinction(model: Evaluator, examples: Sequence[Example]) -> float:
     probabilities.
     """
     inputs = model.answered_pieces(examples)
-    padding = padding_of(model, [piece for pieces in inputs for piece in pieces])
+    padding = padding_of(model, list(chain.from_iterable(inputs)))
     entropies: list[Tensor] = []
     sums: list[Tensor] = []
-    rows = 0
-    for first in range(0, len(inputs), TOGETHER):
-        for logits_RC in answers(model, inputs[first : first + TOGETHER], padding):
+    answer_count = 0
+    for first in range(0, len(inputs), INPUTS_AT_A_TIME):
+        for logits_RC in answers(model, inputs[first : first + INPUTS_AT_A_TIME], padding):
             p_RC = logits_RC.double().softmax(dim=1)
             entropies.append(torch.special.entr(p_RC).sum())
             sums.append(p_RC.sum(dim=0))
-            rows += len(p_RC)
-    if not rows or len({total_C.shape for total_C in sums}) > 1:
+            answer_count += len(p_RC)
+    if not answer_count or len({total_C.shape for total_C in sums}) > 1:
         return 0.0
-    mean_C = torch.stack(sums).sum(dim=0) / rows
-    mean_entropy = float(torch.stack(entropies).sum()) / rows
+    mean_C = torch.stack(sums).sum(dim=0) / answer_count
+    mean_entropy = float(torch.stack(entropies).sum()) / answer_count
     return max(float(torch.special.entr(mean_C).sum()) - mean_entropy, 0.0)

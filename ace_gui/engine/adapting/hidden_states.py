@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -16,28 +16,40 @@ from ace_gui.engine.evaluating.evaluators import Piece
 from ace_gui.errors import TaskError
 
 
-def block_list(model: Any) -> tuple[str, nn.ModuleList] | None:
-    """The model's blocks with their name: the outermost list of modules, the longest one."""
-    lists: list[tuple[int, int, str, nn.ModuleList]] = []
+class BlockList(NamedTuple):
+    """The blocks of a model."""
+
+    name: str
+    """Name of the list in the model."""
+    blocks: nn.ModuleList
+    """The list."""
+
+
+def block_list(model: Any) -> BlockList | None:
+    """The model's blocks: the outermost list of modules, the longest one; None without a list."""
+    lists = []
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and len(module):
-            lists.append((name.count("."), -len(module), name, module))
+            lists.append(BlockList(name=name, blocks=module))
     if not lists:
         return None
-    _, _, name, blocks = min(lists, key=lambda entry: entry[:2])
-    return name, blocks
+
+    def depth_and_shortness(entry: BlockList) -> tuple[int, int]:
+        return entry.name.count("."), -len(entry.blocks)
+
+    return min(lists, key=depth_and_shortness)
 
 
 def middle_block(model: Any) -> nn.Module:
     """The block in the middle of the model. Raises TaskError if it has no list of blocks."""
-    block_names = block_list(model)
-    if block_names is None:
+    outermost = block_list(model)
+    if outermost is None:
         raise TaskError(
             f"{type(model).__name__} has no list of blocks, so no hidden states can be compared; "
             "set `hidden` to 0.",
             key="hidden",
         )
-    _, blocks = block_names
+    blocks = outermost.blocks
     return blocks[(len(blocks) - 1) // 2]
 
 
@@ -47,7 +59,9 @@ class HiddenStates:
     def __init__(self, model: Any) -> None:
         self._block = middle_block(model)
         self._latest: Tensor | None = None
+        """The block's output for the latest batch (N × L × H)."""
         self._states: dict[tuple[int, int], Tensor] = {}
+        """By the index of the example, and of the piece in it (L × H)."""
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
@@ -67,7 +81,7 @@ class HiddenStates:
             self._latest = output
 
     def assign(self, places: Sequence[tuple[int, int]], pieces: Sequence[Piece]) -> None:
-        """Say which inputs the latest batch had; the output is cut to each piece's length."""
+        """Say which pieces the latest batch had; the output is cut to each one's length."""
         states_NLH = self._latest
         if states_NLH is None or len(states_NLH) != len(places):
             raise TaskError(

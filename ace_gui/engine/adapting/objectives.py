@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, Protocol, TypeVar
 
@@ -21,47 +22,48 @@ from torch import Tensor
 from torch.nn import functional
 
 from ace_gui.engine.adapting.hidden_states import HiddenStates
-from ace_gui.engine.adapting.padding import Padding
-from ace_gui.engine.adapting.training_loop import Seen
+from ace_gui.engine.adapting.padding import Padding, input_shapes
+from ace_gui.engine.adapting.training_loop import StepResults
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.engine.evaluating.loaded_models import stacked
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
 
-_TOGETHER: Final = 16
+INPUTS_AT_A_TIME: Final = 16
 """Inputs that an expert answers together."""
 
 Result = TypeVar("Result")
 
 
-class Kept:
-    """A cache of the first values, up to ``most`` bytes; others are computed each time.
+class BoundedCache:
+    """A cache of the first values, up to ``most_bytes``; others are computed each time.
 
     No value is ever dropped, so that each step takes as long as the one before.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._held: dict[Hashable, Any] = {}
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._values: dict[Hashable, Any] = {}
         self._bytes = 0
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._held
+        return key in self._values
 
     def get(self, key: Hashable, make: Callable[[], Result]) -> Result:
         """The cached result of ``make``. It must not be overwritten."""
-        if key in self._held:
-            cached: Result = self._held[key]
+        if key in self._values:
+            cached: Result = self._values[key]
             return cached
         result = make()
         size = _bytes_of(result)
-        if self._bytes + size <= self._most:
-            self._held[key] = result
+        if self._bytes + size <= self._most_bytes:
+            self._values[key] = result
             self._bytes += size
         return result
 
 
 def _bytes_of(value: Any) -> int:
+    """The memory of tensors, and of what holds them; other values count as 64 bytes."""
     if isinstance(value, Tensor):
         return value.nbytes
     if isinstance(value, dict):
@@ -75,17 +77,17 @@ def _bytes_of(value: Any) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """The result of one task in one step. ``loss``: mean over the examples, with its graph.
-
-    ``spread``: entropy of the mean answer, in nats; near 0 if all inputs get one answer; None if
-    answers have no probabilities. ``distance``: share of answers that differ from the expert's;
-    None if these are unknown.
-    """
+class TaskResults:
+    """The results of one task in one step."""
 
     loss: Tensor
+    """Mean over the examples, with its graph."""
     spread: float | None
+    """Entropy of the mean answer, in nats; near 0 if all inputs get one answer. None if answers
+    have no probabilities.
+    """
     distance: float | None
+    """Share of answers that differ from the expert's; None if these are unknown."""
 
 
 class TaskObjective:
@@ -104,7 +106,11 @@ class TaskObjective:
         seed: tuple[int, ...],
         expected: Sequence[Tensor] | None = None,
     ) -> None:
-        if not (evaluator.has_entropy if targets is None else evaluator.learns):
+        if targets is None:
+            has_loss = evaluator.has_entropy
+        else:
+            has_loss = evaluator.learns
+        if not has_loss:
             raise TaskError(
                 f"The task {evaluator.data.name} is {evaluator.kind.value}, from which nothing is "
                 "learned here; choose a method that needs no data.",
@@ -116,31 +122,25 @@ class TaskObjective:
         self._expected = expected
         self._size = size
         self._seed = seed
+        self._key = ("inputs", self.name)
+        """Start of the keys in the cache, before an example's index."""
 
-    def __call__(self, step: int, cache: Kept) -> Found:
+    def __call__(self, step: int, cache: BoundedCache) -> TaskResults:
         """The loss on the step's batch; ``cache`` caches preprocessed inputs."""
         chosen = batch_indices(len(self.evaluator.data.examples), self._size, step, self._seed)
-        examples = self.evaluator.data.examples
-        keys = [("inputs", self.name, at) for at in chosen]
-        missing = [n for n, key in enumerate(keys) if key not in cache]
-        if missing:
-            computed = self.evaluator.pieces_of([examples[chosen[n]] for n in missing])
-        else:
-            computed = []
-        by_index = dict(zip(missing, computed, strict=True))
-        pieces = [cache.get(key, lambda: by_index[n]) for n, key in enumerate(keys)]  # noqa: B023
+        pieces = self._pieces_of(chosen, cache)
         outputs = answers(self.evaluator, pieces)
         if self._targets is None:
             losses = torch.cat([entropy(output) for output in _stacked(outputs)])
         else:
-            examples_losses = []
-            for out, index, example in zip(outputs, chosen, pieces, strict=True):
-                if len(out):
-                    loss = self.evaluator.loss(out, self._targets[index], example)
-                else:
-                    loss = out.sum()
-                examples_losses.append(loss)
-            losses = torch.stack(examples_losses)
+            losses_of_examples = []
+            for output, index, example_pieces in zip(outputs, chosen, pieces, strict=True):
+                if len(output):
+                    loss = self.evaluator.loss(output, self._targets[index], example_pieces)
+                else:  # 0, with a graph
+                    loss = output.sum()
+                losses_of_examples.append(loss)
+            losses = torch.stack(losses_of_examples)
         if self.evaluator.has_entropy:
             spread = _spread(outputs)
         else:
@@ -149,8 +149,22 @@ class TaskObjective:
         if expected is None:
             distance = None
         else:
-            distance = _distance(outputs, [expected[at] for at in chosen])
-        return Found(loss=losses.mean(), spread=spread, distance=distance)
+            distance = _distance(outputs, [expected[index] for index in chosen])
+        return TaskResults(loss=losses.mean(), spread=spread, distance=distance)
+
+    def _pieces_of(self, indices: Sequence[int], cache: BoundedCache) -> list[Sequence[Piece]]:
+        """The preprocessed examples at these indices; those not yet cached are made together."""
+        examples = self.evaluator.data.examples
+        missing = [index for index in indices if (*self._key, index) not in cache]
+        made: dict[int, Sequence[Piece]] = {}
+        if missing:
+            pieces = self.evaluator.pieces_of([examples[index] for index in missing])
+            made = dict(zip(missing, pieces, strict=True))
+        pieces_of_examples = []
+        for index in indices:
+            make = partial(made.__getitem__, index)
+            pieces_of_examples.append(cache.get((*self._key, index), make))
+        return pieces_of_examples
 
 
 class LearnedTask(Protocol):
@@ -158,11 +172,11 @@ class LearnedTask(Protocol):
 
     name: str
 
-    def __call__(self, step: int, cache: Kept, /) -> Found:
+    def __call__(self, step: int, cache: BoundedCache, /) -> TaskResults:
         """The loss on the step's batch; ``cache`` caches preprocessed inputs."""
 
 
-def descended(tasks: Sequence[LearnedTask], step: int, cache: Kept) -> Seen:
+def descended(tasks: Sequence[LearnedTask], step: int, cache: BoundedCache) -> StepResults:
     """Run the backward pass for the losses of all tasks, one after the other.
 
     Raises MethodError for a loss that is not finite.
@@ -188,7 +202,7 @@ def descended(tasks: Sequence[LearnedTask], step: int, cache: Kept) -> Seen:
         distance = sum(distances) / len(distances)
     else:
         distance = None
-    return Seen(losses=losses, spreads=spreads, distance=distance)
+    return StepResults(losses=losses, spreads=spreads, distance=distance)
 
 
 def entropy(outputs_NRC: Tensor) -> Tensor:
@@ -204,8 +218,8 @@ def entropy(outputs_NRC: Tensor) -> Tensor:
 
 def _stacked(outputs: Sequence[Tensor]) -> list[Tensor]:
     """All outputs as one N × R × C, or each by itself where their shapes differ."""
-    alike = len({output.shape for output in outputs}) == 1
-    if alike:
+    have_one_shape = len({output.shape for output in outputs}) == 1
+    if have_one_shape:
         return [torch.stack(list(outputs))]
     return [output[None] for output in outputs]
 
@@ -219,11 +233,11 @@ def batch_indices(count: int, size: int, step: int, seed: tuple[int, ...]) -> li
     first = step * size
     orders: dict[int, list[int]] = {}
     chosen = []
-    for at in range(first, first + size):
-        epoch = at // count
+    for position in range(first, first + size):  # along all passes
+        epoch = position // count
         if epoch not in orders:
             orders[epoch] = np.random.default_rng([*seed, epoch]).permutation(count).tolist()
-        chosen.append(orders[epoch][at % count])
+        chosen.append(orders[epoch][position % count])
     return chosen
 
 
@@ -253,21 +267,21 @@ def answers(
     unpadded = pieces
     if padding is not None:
         padded = iter(padding.grouped(list(chain.from_iterable(pieces))))
-        pieces = [list(islice(padded, len(parts))) for parts in pieces]
-    waiting = defaultdict[Any, list[tuple[int, int]]](list)
-    for n, parts in enumerate(pieces):
-        for at, piece in enumerate(parts):
-            shape = tuple((name, tuple(t.shape)) for name, t in piece.inputs.items())
-            waiting[shape].append((n, at))
+        pieces = [list(islice(padded, len(example))) for example in pieces]
+    # Where the pieces of one shape are: the indices of their example, and of the piece in it.
+    places_by_shape = defaultdict[Any, list[tuple[int, int]]](list)
+    for n, example in enumerate(pieces):
+        for m, piece in enumerate(example):
+            places_by_shape[input_shapes(piece)].append((n, m))
     rows: dict[tuple[int, int], Tensor] = {}
-    for group in waiting.values():
-        batch = stacked(evaluator, [pieces[n][at] for n, at in group])
-        rows |= dict(zip(group, evaluator.rows(batch), strict=True))
+    for places in places_by_shape.values():
+        batch = stacked(evaluator, [pieces[n][m] for n, m in places])
+        rows |= dict(zip(places, evaluator.rows(batch), strict=True))
         if states is not None:
-            states.assign(group, [unpadded[n][at] for n, at in group])
+            states.assign(places, [unpadded[n][m] for n, m in places])
     joined = []
-    for n, parts in enumerate(pieces):
-        joined.append(evaluator.joined([rows[n, at] for at in range(len(parts))]))
+    for n, example in enumerate(pieces):
+        joined.append(evaluator.joined([rows[n, m] for m in range(len(example))]))
     return joined
 
 
@@ -276,8 +290,8 @@ def expert_answers(expert: Evaluator) -> list[Tensor]:
     examples = expert.data.examples
     chosen = list[Tensor]()
     with torch.no_grad():
-        for first in range(0, len(examples), _TOGETHER):
-            pieces = expert.pieces_of(examples[first : first + _TOGETHER])
+        for first in range(0, len(examples), INPUTS_AT_A_TIME):
+            pieces = expert.pieces_of(examples[first : first + INPUTS_AT_A_TIME])
             chosen += [logits_RC.argmax(dim=1) for logits_RC in answers(expert, pieces)]
     return chosen
 

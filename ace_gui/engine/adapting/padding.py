@@ -25,18 +25,19 @@ PADDED: Final = frozenset({IDS, MASK, "token_type_ids"})
 BATCH_COST: Final = 32
 """A further batch takes as long as this many more tokens, in a model of 11 million parameters."""
 
-TRIED: Final = 4
+TRIAL_INPUTS: Final = 4
 """Inputs with which a model is tried."""
 
-SAME: Final = 1e-4
+LARGEST_DIFFERENCE: Final = 1e-4
 """Largest difference of logits that padding may make, as a share of the largest logit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Padding:
-    """``token``: the index of the padding token."""
+    """How inputs are made longer."""
 
     token: int
+    """The index of the padding token."""
 
     def together(self, pieces: Sequence[Piece]) -> list[Piece]:
         """The pieces, padded on the right to the longest."""
@@ -66,14 +67,17 @@ class Padding:
 
 def groups_by_length(lengths: Sequence[int]) -> list[tuple[int, int]]:
     """Ranges of ascending lengths that are padded together, at the least cost in all."""
+    # By the number of inputs, from the shortest on: their least cost, and the start of the last of
+    # the groups that have it.
     costs: list[int] = [0]
     firsts: list[int] = [0]
     for stop in range(1, len(lengths) + 1):
         longest = lengths[stop - 1]
-        groups = [
-            (costs[first] + BATCH_COST + longest * (stop - first), first) for first in range(stop)
-        ]
-        cost, first = min(groups)
+        choices = []
+        for first in range(stop):
+            cost_of_last_group = BATCH_COST + longest * (stop - first)
+            choices.append((costs[first] + cost_of_last_group, first))
+        cost, first = min(choices)
         costs.append(cost)
         firsts.append(first)
     ranges = []
@@ -93,9 +97,9 @@ def padding_of(evaluator: Evaluator, pieces: Sequence[Piece]) -> Padding | None:
         return None
     padding = Padding(token=int(token))
     by_length = sorted(pieces, key=length_of)
-    step = max(1, (len(by_length) - 1) // (TRIED - 1))
-    some = [*by_length[::step][: TRIED - 1], by_length[-1]]
-    if _is_unseen(evaluator, some, padding):
+    step = max(1, (len(by_length) - 1) // (TRIAL_INPUTS - 1))
+    sample = [*by_length[::step][: TRIAL_INPUTS - 1], by_length[-1]]
+    if _is_unseen(evaluator, sample, padding):
         return padding
     return None
 
@@ -106,10 +110,15 @@ def _can_be_padded(inputs: Mapping[str, Tensor]) -> bool:
 
 
 def length_of(piece: Piece) -> int:
-    """The number of tokens; 0 for an input that is no text."""
+    """The number of tokens of an input; 0 for one that is no text."""
     if IDS in piece.inputs:
         return len(piece.inputs[IDS])
     return 0
+
+
+def input_shapes(piece: Piece) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The shapes of a piece's inputs by name. Pieces that agree in them fit into one batch."""
+    return tuple((name, tuple(tensor.shape)) for name, tensor in piece.inputs.items())
 
 
 @torch.no_grad()
@@ -120,10 +129,9 @@ def _is_unseen(evaluator: Evaluator, pieces: Sequence[Piece], padding: Padding) 
         (alone_RC,) = evaluator.rows(stacked(evaluator, [piece]))
         if alone_RC.shape != together_RC.shape:
             return False
-        if alone_RC.numel():
-            largest = float(alone_RC.abs().max())
-        else:
-            largest = 0.0
-        if not torch.allclose(alone_RC, together_RC, rtol=0, atol=SAME * max(largest, 1e-30)):
+        if not alone_RC.numel():
+            continue
+        largest = max(float(alone_RC.abs().max()), 1e-30)
+        if not torch.allclose(alone_RC, together_RC, rtol=0, atol=LARGEST_DIFFERENCE * largest):
             return False
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,22 +19,27 @@ from ace_gui.errors import MismatchError
 
 @dataclass(frozen=True)
 class _Cover:
-    """Rows ``first`` to ``last`` of a parameter are rows of a base tensor, starting at ``at``."""
+    """Rows of a parameter that are rows of a base tensor."""
 
     tensor: str
-    at: int
+    """The base tensor."""
+    start: int
+    """First of its rows."""
     first: int
+    """First row of the parameter."""
     last: int
+    """The row of the parameter after the last one."""
 
 
 _Key = tuple[tuple[int, ...], tuple[_Cover, ...]]
+"""The shape of a parameter, and what it consists of."""
 
 
 class SharedParameters:
     """Parameters and the base tensors they consist of.
 
-    ``learned``: the base tensors with gradients. ``device``: where the parameters of models are
-    that have none in memory.
+    ``learned``: the base tensors with gradients. ``device``: of the parameters of a model that has
+    none in memory.
     """
 
     def __init__(self, learned: Collection[str], device: torch.device | None = None) -> None:
@@ -58,43 +63,39 @@ class SharedParameters:
         located = pieces(model, expert, shapes)
         for name, parts in located.items():
             _require_shape(expert, name, shapes[name])
-            at = 0
+            start = 0
             for parameter, first, last in parts:
-                covers[parameter].append(_Cover(name, at, first, last))
-                at += last - first
+                covers[parameter].append(_Cover(name, start, first, last))
+                start += last - first
         finder = DiskNames(model, model_parameters | buffers)
         for name in shapes.keys() - located.keys():
             destination = finder.find(expert.own_names[name])
-            if (
-                destination is not None
-                and destination.name in buffers
-                and not destination.converted
-            ):
-                self._buffers[name].append(buffers[destination.name])
-            elif destination is not None:
+            if destination is None:
+                continue
+            is_buffer = destination.name in buffers and not destination.converted
+            if not is_buffer:
                 raise MismatchError(
                     f"`{name}` of {expert.name} has another layout in the loaded model, so "
                     "nothing can be learned for it; choose a method that needs no data.",
                     tensor=name,
                 )
-        shared = {
-            id(model_parameters[name]): self._parameter(model_parameters[name], shape)
-            for name, shape in covers.items()
-        }
+            self._buffers[name].append(buffers[destination.name])
+        shared: dict[int, Parameter] = {}  # by the identity of what they replace
+        for name, covers_of_parameter in covers.items():
+            original = model_parameters[name]
+            shared[id(original)] = self._parameter(original, covers_of_parameter)
         for module in model.modules():
             for name, parameter in module._parameters.items():
                 if parameter is not None and id(parameter) in shared:
                     module._parameters[name] = shared[id(parameter)]
 
     def _parameter(self, original: Parameter, covers: list[_Cover]) -> Parameter:
-        if original.ndim:
-            rows = len(original)
-        else:
-            rows = 1
+        """The shared parameter in place of a model's own.
+
+        Raises MismatchError if the base tensors are only a part of it.
+        """
         covers = sorted(covers, key=lambda cover: cover.first)
-        if [cover.first for cover in covers] != [0, *(cover.last for cover in covers)][:-1] or (
-            covers[-1].last != rows
-        ):
+        if not _are_all_rows(covers, original):
             raise MismatchError(
                 f"`{covers[0].tensor}` is only a part of the model's parameter, so nothing can be "
                 "learned for it; choose a method that needs no data.",
@@ -103,10 +104,9 @@ class SharedParameters:
         key = tuple(original.shape), tuple(covers)
         if key not in self._parameters:
             is_learned = any(cover.tensor in self._learned for cover in covers)
+            device: torch.device | None = original.device
             if original.is_meta:
                 device = self._device
-            else:
-                device = original.device
             zeros = torch.zeros_like(original, device=device)
             fresh = Parameter(zeros, requires_grad=is_learned)
             self._parameters[key] = fresh
@@ -120,8 +120,8 @@ class SharedParameters:
             buffer.copy_(tensor)
         for parameter, cover in self._by_tensor.get(name, ()):
             if parameter.ndim:
-                count = cover.last - cover.first
-                parameter.data[cover.first : cover.last] = tensor[cover.at : cover.at + count]
+                stop = cover.start + cover.last - cover.first
+                parameter.data[cover.first : cover.last] = tensor[cover.start : stop]
             else:
                 parameter.data.copy_(tensor)
 
@@ -141,24 +141,30 @@ class SharedParameters:
         *,
         add: bool,
     ) -> Tensor:
+        """A base tensor put together of parameters; zeros if there are none.
+
+        ``value_of``: what a parameter contributes, or None. ``add``: whether contributions to the
+        same rows are added up; otherwise the last one counts.
+        """
         owners = self._by_tensor.get(name, ())
-        if owners:
-            device = owners[0][0].device
-        else:
-            device = None
-        total = torch.zeros(shape, device=device, dtype=owners[0][0].dtype if owners else None)
-        if total.numel():
-            flat = total.view(shape[0] if shape else 1, -1)
-        else:
-            flat = total
+        if not owners:
+            return torch.zeros(shape)
+        first_parameter, _ = owners[0]
+        total = torch.zeros(shape, device=first_parameter.device, dtype=first_parameter.dtype)
+        if not total.numel():
+            return total
+        rows = _as_rows(total)
         for parameter, cover in owners:
             value = value_of(parameter)
-            if value is not None and total.numel():
-                count = cover.last - cover.first
-                source = value.reshape(len(value) if value.ndim else 1, -1)
-                target = flat[cover.at : cover.at + count]
-                rows = source[cover.first : cover.last]
-                target.add_(rows) if add else target.copy_(rows)
+            if value is None:
+                continue
+            stop = cover.start + cover.last - cover.first
+            target = rows[cover.start : stop]
+            contribution = _as_rows(value)[cover.first : cover.last]
+            if add:
+                target.add_(contribution)
+            else:
+                target.copy_(contribution)
         return total
 
     def forget_gradients(self) -> None:
@@ -170,6 +176,26 @@ class SharedParameters:
     def bytes(self) -> int:
         """Size of all parameters."""
         return sum(parameter.nbytes for parameter in self._parameters.values())
+
+
+def _are_all_rows(covers: Sequence[_Cover], parameter: Parameter) -> bool:
+    """Whether the covers, in their order, are all rows of a parameter, and each row once."""
+    rows = 1
+    if parameter.ndim:
+        rows = len(parameter)
+    end = 0
+    for cover in covers:
+        if cover.first != end:
+            return False
+        end = cover.last
+    return end == rows
+
+
+def _as_rows(tensor: Tensor) -> Tensor:
+    """The tensor as a matrix with the same rows; a single number is one row."""
+    if not tensor.ndim:
+        return tensor.reshape(1, 1)
+    return tensor.reshape(len(tensor), -1)
 
 
 def _require_shape(expert: OpenedModel, name: str, shape: tuple[int, ...]) -> None:

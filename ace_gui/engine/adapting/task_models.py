@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +31,13 @@ class TaskModel:
     """Index of the expert."""
 
     data: TaskData
+    """The task and its examples."""
+
     loading: Loading
+    """How the model was loaded."""
+
     model: Any
+    """The model."""
 
     def evaluator(self) -> Evaluator:
         """The evaluator of the task. Raises CheckpointError and TaskError."""
@@ -106,7 +111,9 @@ def share_body(model: Any, body: dict[str, Tensor]) -> None:
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
     """Context in which training gives the same numbers each time."""
-    # On a GPU, only this attention sums gradients in a fixed order.
-    attention = nullcontext() if device.type == "cpu" else sdpa_kernel(SDPBackend.MATH)
+    attention: AbstractContextManager[None] = nullcontext()
+    if device.type != "cpu":
+        # On a GPU, only this attention sums gradients in a fixed order.
+        attention = sdpa_kernel(SDPBackend.MATH)
     with full_float32(), attention, older_objects_frozen():
         yield

@@ -43,6 +43,7 @@ class TrainedChanges:
             self._begin(name, start, seed)
 
     def _begin(self, name: str, start: Tensor, seed: int) -> None:
+        """Make the values of a tensor, for an addition of 0."""
         rank = self._ranks.get(name)
         if rank is None:
             self.values[f"{name}/{WHOLE}"] = torch.zeros_like(start)
@@ -63,6 +64,7 @@ class TrainedChanges:
         return not any(bool(self._change(name).any()) for name in self._starts)
 
     def _change(self, name: str) -> Tensor:
+        """The addition to a tensor."""
         if name not in self._ranks:
             return self.values[f"{name}/{WHOLE}"]
         return self.values[f"{name}/{UP}"] @ self.values[f"{name}/{DOWN}"]
@@ -72,7 +74,7 @@ class TrainedChanges:
         for name in self._starts:
             self._parameters.write(name, self.tensor(name))
 
-    def pull(self) -> None:
+    def set_gradients(self) -> None:
         """Compute the gradients of the values from those of the tensors."""
         for name, start in self._starts.items():
             gradient = self._parameters.gradient(name, tuple(start.shape)).to(start)

@@ -43,7 +43,7 @@ from ace_gui.output_files import writing
 CHECKPOINT: Final = "checkpoint.safetensors"
 CURVES: Final = "curves.json"
 
-_SECONDS: Final = 20.0
+_CHECKPOINT_SECONDS: Final = 20.0
 """Seconds between two checkpoints."""
 
 _REPORT_SECONDS: Final = 0.1
@@ -52,32 +52,37 @@ _REPORT_SECONDS: Final = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """Training curves. ``losses``: by task, one per step; ``figures``: by expert."""
+    """Training curves."""
 
     losses: Mapping[str, tuple[float, ...]]
+    """By task, one per step."""
     figures: Mapping[str, tuple[float, ...]]
+    """By expert, one per step."""
     warnings: tuple[str, ...] = ()
+    """Possible problems, a sentence each."""
 
 
 @dataclass(kw_only=True)
-class _About(TrainingHistory):
+class _StageHistory(TrainingHistory):
+    """The history in a checkpoint."""
+
     stage: int
+    """Number of the stage that was trained."""
 
     @property
     def is_consistent(self) -> bool:
         """Whether its curves have as many steps as were made."""
         curves = (*self.losses.values(), *self.spreads.values())
-        return (
-            len(self.figures) == self.step
-            and len(self.distances) in (0, self.step)
-            and 0 <= self.nearest[1] <= self.step
-            and all(len(curve) <= self.step for curve in curves)
-        )
+        if any(len(curve) > self.step for curve in curves):
+            return False
+        if len(self.figures) != self.step or len(self.distances) not in (0, self.step):
+            return False
+        return 0 <= self.nearest[1] <= self.step
 
 
 _log = logging.getLogger(__name__)
 _CURVES: Final = TypeAdapter(Curves)
-_SAVED: Final = TypeAdapter(_About)
+_HISTORY: Final = TypeAdapter(_StageHistory)
 
 
 def trained(
@@ -88,40 +93,44 @@ def trained(
     Its values change in place. ``stage``: number of the stage in the folder. ``experts``: names for
     the figures; ``curve``: what the figures are. Raises the errors of the objective.
     """
-    loop.go_on_from(load_checkpoint(folder, stage, loop.state))
+    loop.resume_from(load_checkpoint(folder, stage, loop.state))
     state = loop.state
-    saved = reported = time.monotonic()
-    first = 0
+    reported_steps = 0
 
-    def news() -> LearningProgress:
-        figures = zip(*state.figures[first:], strict=True)
+    def progress() -> LearningProgress:
+        losses = {}
+        for task, losses_of_task in state.losses.items():
+            losses[task] = tuple(losses_of_task[reported_steps:])
+        figures_by_expert = zip(*state.figures[reported_steps:], strict=True)
         return LearningProgress(
             title=title,
             done=state.step,
             total=loop.total,
-            first=first,
-            losses={task: tuple(losses[first:]) for task, losses in state.losses.items()},
-            figures={name: tuple(values) for name, values in zip(experts, figures, strict=True)},
+            first=reported_steps,
+            losses=losses,
+            figures=dict(zip(experts, figures_by_expert, strict=True)),
             curve=curve,
         )
 
+    reported_at = time.monotonic()
+    saved_at = reported_at
     for _ in loop.steps():
         now = time.monotonic()
-        if now - reported > _REPORT_SECONDS or state.step == 1:
-            yield news()
-            first = state.step
-            reported = now
-        if now - saved > _SECONDS:
-            if _checkpointed(folder, stage, loop):
-                saved = now
+        if now - reported_at > _REPORT_SECONDS or state.step == 1:
+            yield progress()
+            reported_steps = state.step
+            reported_at = now
+        if now - saved_at > _CHECKPOINT_SECONDS:
+            if _has_saved_checkpoint(folder, stage, loop):
+                saved_at = now
             else:
-                saved = math.inf
-    if first < state.step:
-        yield news()
+                saved_at = math.inf  # it is not tried again
+    if reported_steps < state.step:
+        yield progress()
 
 
-def _checkpointed(folder: Path, stage: int, loop: Loop) -> bool:
-    """Save a checkpoint; if that fails, warn and continue."""
+def _has_saved_checkpoint(folder: Path, stage: int, loop: Loop) -> bool:
+    """Save a checkpoint. If that fails, warn and return False."""
     try:
         with writing(folder):
             folder.mkdir(exist_ok=True)
@@ -136,12 +145,12 @@ def save_checkpoint(
     folder: Path, stage: int, state: TrainingState, moments: Mapping[str, Tensor]
 ) -> None:
     """Save the state of the loop, completely or not at all; an older checkpoint then remains."""
-    about = _About(stage=stage, **_history(state))
+    history = _StageHistory(stage=stage, **_history_fields(state))
     tensors = {f"value\0{name}": value for name, value in state.values.items()}
     tensors |= {f"before\0{name}": value for name, value in state.before.items()}
     tensors |= {f"best\0{name}": value for name, value in state.best.items()}
     tensors |= {f"moment\0{name}": value for name, value in moments.items()}
-    keep_tensors(folder / CHECKPOINT, tensors, json.dumps(asdict(about)))
+    keep_tensors(folder / CHECKPOINT, tensors, json.dumps(asdict(history)))
 
 
 def load_checkpoint(folder: Path, stage: int, state: TrainingState) -> TrainingState:
@@ -154,45 +163,49 @@ def load_checkpoint(folder: Path, stage: int, state: TrainingState) -> TrainingS
         return state
     try:
         saved = open_tensors(path)
-        about = _SAVED.validate_json(saved.about)
-        if about.stage != stage:
+        history = _HISTORY.validate_json(saved.about)
+        if history.stage != stage:
             return state
-        values = _of(saved, "value")
-        before = _of(saved, "before")
-        best = _of(saved, "best")
-        moments = _of(saved, "moment")
-        _require_fitting(path, about, state, (values, before, best), moments)
+        values = _tensors_of_kind(saved, "value")
+        before = _tensors_of_kind(saved, "before")
+        best = _tensors_of_kind(saved, "best")
+        moments = _tensors_of_kind(saved, "moment")
+        _require_fitting(path, history, state, (values, before, best), moments)
     except (CheckpointError, ValidationError) as error:
         warn_recomputed(path, error)
         return state
     with torch.no_grad():
         for name, leaf in state.values.items():
             leaf.copy_(values[name])
-    return replace(state, before=before, best=best, moments=moments, **_history(about))
+    return replace(state, before=before, best=best, moments=moments, **_history_fields(history))
 
 
-def _history(of: TrainingHistory) -> dict[str, Any]:
-    return {field.name: getattr(of, field.name) for field in fields(TrainingHistory)}
+def _history_fields(history: TrainingHistory) -> dict[str, Any]:
+    return {field.name: getattr(history, field.name) for field in fields(TrainingHistory)}
 
 
-def _of(saved: KeptTensors, what: str) -> dict[str, Tensor]:
-    start = f"{what}\0"
+def _tensors_of_kind(saved: KeptTensors, kind: str) -> dict[str, Tensor]:
+    """The tensors of one kind in a checkpoint, whose names have it as their prefix."""
+    start = f"{kind}\0"
     names = [name for name in saved.checkpoint.tensors if name.startswith(start)]
     return {name.removeprefix(start): saved.read(name) for name in names}
 
 
 def _require_fitting(
     path: Path,
-    about: _About,
+    history: _StageHistory,
     state: TrainingState,
     saved_tensors: Sequence[Mapping[str, Tensor]],
     moments: Mapping[str, Tensor],
 ) -> None:
-    """Raise CheckpointError unless values, their earlier states, moments and figures fit."""
+    """Raise CheckpointError unless values, their earlier states, moments and figures fit.
+
+    ``saved_tensors``: the values, those before the window, and the best ones.
+    """
     shapes = _shapes(state.values)
-    values, *earlier = map(_shapes, saved_tensors)
-    values_fit = values == shapes and all(tensors in (shapes, {}) for tensors in earlier)
-    if not values_fit or not _moments_fit(moments, shapes) or not about.is_consistent:
+    values, before, best = map(_shapes, saved_tensors)
+    values_fit = values == shapes and before in (shapes, {}) and best in (shapes, {})
+    if not values_fit or not _moments_fit(moments, shapes) or not history.is_consistent:
         raise refusal(path, "Holds other values than those that are learned.")
 
 
@@ -205,10 +218,13 @@ def _shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
 
 
 def _moments_fit(moments: Mapping[str, Tensor], shapes: _Shapes) -> bool:
-    """Whether each belongs to a value, and is a number or has the value's shape."""
+    """Whether every moment belongs to a value, and is a number or has the value's shape."""
     for name, tensor in moments.items():
-        value, *kind = name.split("\0")
-        if len(kind) != 1 or value not in shapes or tensor.shape not in ((), shapes[value][0]):
+        value_name, *moment_names = name.split("\0")
+        if len(moment_names) != 1 or value_name not in shapes:
+            return False
+        value_shape, _ = shapes[value_name]
+        if tensor.shape not in ((), value_shape):
             return False
     return True
 
@@ -218,7 +234,7 @@ def save_curves(folder: Path, curves: Curves) -> None:
     keep_json(folder / CURVES, _CURVES.dump_python(curves, mode="json"))
 
 
-def found_curves(folder: Path) -> Curves:
+def saved_curves(folder: Path) -> Curves:
     """The saved training curves; empty if they cannot be read."""
     path = folder / CURVES
     if is_there(path):
@@ -233,10 +249,10 @@ def part_inputs_on_disk(
     folder: Path, name: str, experts: int, make: Callable[[], Sequence[PartInputs]]
 ) -> Callable[[int], PartInputs]:
     """The inputs of the experts' parts of a tensor. Computed once, then read from disk."""
-    index = folder / FACTORS
-    paths = [index / f"{name}-{t:04d}.safetensors" for t in range(experts)]
+    files = folder / FACTORS
+    paths = [files / f"{name}-{t:04d}.safetensors" for t in range(experts)]
     if not all(map(_is_sound, paths)):
-        index.mkdir(parents=True, exist_ok=True)
+        files.mkdir(parents=True, exist_ok=True)
         for path, part_inputs in zip(paths, make(), strict=True):
             keep_tensors(path, part_inputs)
 
@@ -248,6 +264,7 @@ def part_inputs_on_disk(
 
 
 def _is_sound(path: Path) -> bool:
+    """Whether the tensors of a file can be read."""
     if not is_there(path):
         return False
     try:

@@ -17,7 +17,7 @@ from torch import Tensor
 from ace_gui.formatting import plain
 
 _COLLAPSED: Final = 0.5
-"""Fraction of the initial spread of answers."""
+"""Share of the initial spread of answers below which the final one counts as collapsed."""
 
 LEAST_GRADIENT: Final = 1e-12
 """Norm of a gradient below which nothing is moved further along it."""
@@ -27,20 +27,20 @@ WINDOW: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """Results of one step.
-
-    ``losses``, ``spreads``: by task. ``figures``: one per expert. ``distance``: of the step's
-    answers from the experts', if these are known.
-    """
+class StepResults:
+    """Results of one step."""
 
     losses: Mapping[str, float]
+    """By task."""
     spreads: Mapping[str, float] = field(default_factory=dict)
+    """By task: entropy of the mean answer, in nats."""
     figures: Sequence[float] = ()
+    """One per expert."""
     distance: float | None = None
+    """Share of answers that differ from the experts'; None if these are unknown."""
 
 
-Objective = Callable[[int], Seen]
+Objective = Callable[[int], StepResults]
 """Maps a step to its results, and stores the gradient of the summed losses in ``grad``."""
 
 
@@ -51,8 +51,8 @@ def sharpness_aware(objective: Objective, values: Mapping[str, Tensor], radius: 
     of a step are those at the values themselves.
     """
 
-    def stepped(step: int) -> Seen:
-        seen = objective(step)
+    def at_moved_values(step: int) -> StepResults:
+        results = objective(step)
         gradients = {name: value.grad for name, value in values.items() if value.grad is not None}
         squares = [gradient.double().square().sum() for gradient in gradients.values()]
         scale = radius / max(math.sqrt(float(sum(squares))), LEAST_GRADIENT)
@@ -64,9 +64,9 @@ def sharpness_aware(objective: Objective, values: Mapping[str, Tensor], radius: 
         with torch.no_grad():
             for name, start in starts.items():
                 values[name].copy_(start)
-        return seen
+        return results
 
-    return stepped
+    return at_moved_values
 
 
 @dataclass(kw_only=True)
@@ -93,37 +93,42 @@ class TrainingHistory:
 
 @dataclass(kw_only=True)
 class TrainingState(TrainingHistory):
-    """The state of the loop: everything needed to resume.
-
-    ``values``: changed in place. ``before``: values before the current window of steps; ``best``:
-    before the nearest one. ``moments``: of the optimiser, when the state was saved.
-    """
+    """The state of the loop: everything needed to resume."""
 
     values: Mapping[str, Tensor]
+    """What is trained, by name; changed in place."""
     before: dict[str, Tensor] = field(default_factory=dict)
+    """The values before the current window of steps; empty without windows."""
     best: dict[str, Tensor] = field(default_factory=dict)
+    """The values before the nearest window; empty if these are the last ones."""
     moments: dict[str, Tensor] = field(default_factory=dict)
+    """The optimiser's, when the state was saved."""
 
     @property
-    def taken(self) -> int:
+    def steps_to_final_values(self) -> int:
         """The number of steps after which the final values were reached."""
         if self.best:
             return self.nearest[1]
         return self.step
 
-    def add(self, seen: Seen) -> None:
+    def add(self, results: StepResults) -> None:
         """Record one more step."""
-        for curves, news in ((self.losses, seen.losses), (self.spreads, seen.spreads)):
-            for task, value in news.items():
-                curves.setdefault(task, []).append(value)
-        self.figures.append(list(seen.figures))
-        if seen.distance is not None:
-            self.distances.append(seen.distance)
+        for task, loss in results.losses.items():
+            self.losses.setdefault(task, []).append(loss)
+        for task, spread in results.spreads.items():
+            self.spreads.setdefault(task, []).append(spread)
+        self.figures.append(list(results.figures))
+        if results.distance is not None:
+            self.distances.append(results.distance)
         self.step += 1
 
+    def copied_values(self) -> dict[str, Tensor]:
+        """The present values, as new tensors."""
+        return {name: value.detach().clone() for name, value in self.values.items()}
 
-def window_of(counts: Sequence[int], size: int) -> int:
-    """The number of steps in whole passes over the inputs of the largest task, near ``WINDOW``.
+
+def window_steps(counts: Sequence[int], size: int) -> int:
+    """The number of steps of a window: whole passes over the largest task, near ``WINDOW``.
 
     ``counts``: number of inputs of each task; without tasks 0 is returned. ``size``: of a batch.
     """
@@ -157,18 +162,22 @@ class Loop:
         self._objective = objective
         self._parameters = parameters
         self._window = window
-        chosen = torch.optim.SGD if plain else torch.optim.Adam
-        self._optimizer = chosen(list(values.values()), lr=parameters.learning_rate, fused=True)
+        optimizer_class: Any = torch.optim.Adam
+        if plain:
+            optimizer_class = torch.optim.SGD
+        trained_values = list(values.values())
+        self._optimizer = optimizer_class(trained_values, lr=parameters.learning_rate, fused=True)
 
-    def go_on_from(self, state: TrainingState) -> None:
+    def resume_from(self, state: TrainingState) -> None:
         """Continue from a saved state of the same values."""
         self.state = state
         if state.moments:
+            # The optimiser knows values by their index.
             indices = {name: index for index, name in enumerate(state.values)}
             by_index: dict[int, dict[str, Tensor]] = {}
-            for key, value in state.moments.items():
-                leaf, name = key.split("\0")
-                by_index.setdefault(indices[leaf], {})[name] = value
+            for key, moment in state.moments.items():
+                value_name, moment_name = key.split("\0")
+                by_index.setdefault(indices[value_name], {})[moment_name] = moment
             current = self._optimizer.state_dict()
             self._optimizer.load_state_dict({**current, "state": by_index})
 
@@ -177,7 +186,7 @@ class Loop:
         state = self.state
         while state.step < self.total and not self._has_settled():
             if self._is_between_windows:
-                state.before = {n: value.detach().clone() for n, value in state.values.items()}
+                state.before = state.copied_values()
             self._take_step()
             if self._is_between_windows:
                 self._compare()
@@ -188,10 +197,10 @@ class Loop:
 
     def _take_step(self) -> None:
         """Update the values once, and record the step."""
-        seen = self._objective(self.state.step)
+        results = self._objective(self.state.step)
         self._optimizer.step()
         self._optimizer.zero_grad()
-        self.state.add(seen)
+        self.state.add(results)
 
     def _restore_best(self) -> None:
         """Return to the best values, if others than the last ones are known to be."""
@@ -225,16 +234,16 @@ class Loop:
 
     def _has_settled(self) -> bool:
         """Whether no window came nearer within the patience."""
-        since = self.state.step - self.state.nearest[1] - self._window
-        return self._is_between_windows and bool(since >= self._parameters.patience)
+        steps_since = self.state.step - self.state.nearest[1] - self._window
+        return self._is_between_windows and bool(steps_since >= self._parameters.patience)
 
 
 class CheckedLoop(Loop):
     """Takes all steps, then returns to the values that were best on inputs kept back.
 
-    ``rates``: maps a step to the share of the learning rate it has. ``check``: a number for each
-    task with the current values; less is better. It runs before the first step, every ``every``
-    steps, and after the last.
+    ``rate_share``: maps a step to the share of the learning rate it has. ``check``: a number for
+    each task with the current values; less is better. It runs before the first step, once in
+    ``check_interval`` steps, and after the last.
     """
 
     def __init__(
@@ -243,14 +252,14 @@ class CheckedLoop(Loop):
         objective: Objective,
         parameters: Any,
         *,
-        rates: Callable[[int], float],
+        rate_share: Callable[[int], float],
         check: Callable[[], Mapping[str, float]],
-        every: int,
+        check_interval: int,
     ) -> None:
         super().__init__(values, objective, parameters)
-        self._rates = rates
+        self._rate_share = rate_share
         self._check = check
-        self._every = every
+        self._check_interval = check_interval
 
     def steps(self) -> Iterator[TrainingState]:
         """Take all steps. Each yielded state may be saved."""
@@ -259,9 +268,9 @@ class CheckedLoop(Loop):
             self._compare()
         while state.step < self.total:
             for group in self._optimizer.param_groups:
-                group["lr"] = self._parameters.learning_rate * self._rates(state.step)
+                group["lr"] = self._parameters.learning_rate * self._rate_share(state.step)
             self._take_step()
-            if state.step % self._every == 0 or state.step == self.total:
+            if state.step % self._check_interval == 0 or state.step == self.total:
                 self._compare()
             yield state
         self._restore_best()
@@ -269,18 +278,19 @@ class CheckedLoop(Loop):
     def _compare(self) -> None:
         """Check the current values, and keep them if none before were better."""
         state = self.state
-        state.checks[state.step] = dict(self._check())
-        mean = math.fsum(state.checks[state.step].values()) / len(state.checks[state.step])
+        checks = dict(self._check())
+        state.checks[state.step] = checks
+        mean = math.fsum(checks.values()) / len(checks)
         if mean < state.nearest[0]:
             state.nearest = (mean, state.step)
-            state.best = {n: value.detach().clone() for n, value in state.values.items()}
+            state.best = state.copied_values()
 
 
-def collapse(state: TrainingState) -> list[str]:
+def collapse_warnings(state: TrainingState) -> list[str]:
     """A sentence for each task whose answers lost half of their variety in the final values."""
     sentences = []
     for task, all_values in state.spreads.items():
-        values = all_values[: state.taken]
+        values = all_values[: state.steps_to_final_values]
         if len(values) < 2 * WINDOW:
             continue
         if sum(values[-WINDOW:]) < _COLLAPSED * sum(values[:WINDOW]):

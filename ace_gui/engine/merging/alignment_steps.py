@@ -9,10 +9,10 @@ from typing import Final
 
 from torch import Tensor
 
-from ace_gui.engine.adapting.objectives import Kept, LearnedTask, descended
+from ace_gui.engine.adapting.objectives import BoundedCache, LearnedTask, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.trained_changes import TrainedChanges
-from ace_gui.engine.adapting.training_loop import CheckedLoop, Seen
+from ace_gui.engine.adapting.training_loop import CheckedLoop, StepResults
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.planning.trained_tensors import TrainedTensors, rank_of
@@ -94,13 +94,13 @@ def alignment_loop(
     ``check``: a number for each task on its inputs kept back; less is better.
     """
 
-    def stepped(step: int) -> Seen:
+    def stepped(step: int) -> StepResults:
         changes.write()
         parameters.forget_gradients()
-        seen = descended(tasks, step, Kept(0))
-        changes.pull()
+        results = descended(tasks, step, BoundedCache(0))
+        changes.set_gradients()
         latest = loop.state.checks[max(loop.state.checks)]
-        return replace(seen, figures=tuple(latest.values()))
+        return replace(results, figures=tuple(latest.values()))
 
     def checked() -> Mapping[str, float]:
         changes.write()
@@ -110,9 +110,9 @@ def alignment_loop(
         changes.values,
         stepped,
         schedule,
-        rates=rates(schedule.steps).__getitem__,
+        rate_share=rates(schedule.steps).__getitem__,
         check=checked,
-        every=CHECKED_EVERY,
+        check_interval=CHECKED_EVERY,
     )
     return loop
 

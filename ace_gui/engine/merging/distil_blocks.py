@@ -35,7 +35,7 @@ from ace_gui.engine.merging.alignment_steps import (
     changes_begun,
     news,
 )
-from ace_gui.engine.merging.passing_blocks import BlockPasses, relative
+from ace_gui.engine.merging.passing_blocks import BlockPasses, relative_distance
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MergeStore
 from ace_gui.engine.planning.prepared import Prepared
@@ -104,8 +104,8 @@ class BlockAlignment(BlockPasses):
                     expert=self._prepared.recipe.expert_names[paths.expert],
                     inputs=len(parts.trained),
                     kept_back=len(parts.kept_back),
-                    before=relative(paths.plain_back, paths.expected_back),
-                    after=relative(paths.merged_back, paths.expected_back),
+                    before=relative_distance(paths.plain_back, paths.expected_back),
+                    after=relative_distance(paths.merged_back, paths.expected_back),
                 )
             )
         is_better = sum(task.after for task in tasks) < sum(task.before for task in tasks)

@@ -15,7 +15,7 @@ from torch import Tensor
 from ace_gui.checkpoints.staging import claimed
 from ace_gui.engine.adapting.expert_answers import AlignedTask, ExpertAnswer, answers_of
 from ace_gui.engine.adapting.objectives import (
-    Kept,
+    BoundedCache,
     LearnedTask,
     TaskObjective,
     descended,
@@ -23,8 +23,14 @@ from ace_gui.engine.adapting.objectives import (
 )
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.task_models import LoadedTaskModels, TaskModel, repeatable
-from ace_gui.engine.adapting.training import CHECKPOINT, Curves, found_curves, save_curves, trained
-from ace_gui.engine.adapting.training_loop import Loop, Seen, collapse, sharpness_aware, window_of
+from ace_gui.engine.adapting.training import CHECKPOINT, Curves, save_curves, saved_curves, trained
+from ace_gui.engine.adapting.training_loop import (
+    Loop,
+    StepResults,
+    collapse_warnings,
+    sharpness_aware,
+    window_steps,
+)
 from ace_gui.engine.calibrating.calibrate import EXAMPLES, SEED, Calibration, calibration, digest
 from ace_gui.engine.calibrating.statistics_folder import (
     FACTORS,
@@ -159,7 +165,7 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
                 yield from _Work(need, sources, readers, folder, device).run()
         statistics = Statistics(folder)
     else:
-        yield _finished_event(prepared, found_curves(statistics.folder))
+        yield _finished_event(prepared, saved_curves(statistics.folder))
     prepared.groundwork.learned[need] = (statistics,)
 
 
@@ -209,7 +215,7 @@ class _Work:
         self._expected: dict[str, list[Tensor]] = {}
         self._answers: dict[str, list[ExpertAnswer]] = {}
         self._names: list[str] = []
-        before = found_curves(folder)  # those of stages that an earlier run finished
+        before = saved_curves(folder)  # those of stages that an earlier run finished
         self._losses = dict(before.losses)
         self._figures = dict(before.figures)
         self._warnings = list(before.warnings)
@@ -253,7 +259,7 @@ class _Work:
         models = self._models()
         for row in self._fixed:
             put_fixed(row, self._readers, self._parameters, self._device)
-        self._cache = Kept(cached_bytes(self._parameters.bytes))
+        self._cache = BoundedCache(cached_bytes(self._parameters.bytes))
         everyone = list(range(len(self._prepared.experts)))
         if self._learning.per_expert:
             stages = [[t] for t in everyone]
@@ -337,15 +343,15 @@ class _Work:
         merged.write(None)
         tasks = self._tasks(experts, models)  # some tasks need the initial merged model
 
-        def objective(step: int) -> Seen:
+        def objective(step: int) -> StepResults:
             figures = merged.write(step)
             self._parameters.forget_gradients()
-            seen = descended(tasks, step, self._cache)
-            merged.pull(step)
-            return replace(seen, figures=figures)
+            results = descended(tasks, step, self._cache)
+            merged.set_gradients(step)
+            return replace(results, figures=figures)
 
         compared = [len(self._expected[task.name]) for task in tasks if task.name in self._expected]
-        window = window_of(compared, parameters.batch)
+        window = window_steps(compared, parameters.batch)
         radius = learning.radius(parameters)
         if radius:
             minimised = sharpness_aware(objective, values, radius)
@@ -362,7 +368,7 @@ class _Work:
         self._losses |= {task: tuple(losses) for task, losses in state.losses.items()}
         for index, name in enumerate(owners):
             self._figures[name] = tuple(figures[index] for figures in state.figures)
-        for sentence in collapse(state):
+        for sentence in collapse_warnings(state):
             self._warn(sentence)
         save_curves(self._folder, self._curves())
         settled = [learning.stored_form(value) for value in values.values()]

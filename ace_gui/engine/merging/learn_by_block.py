@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ace_gui.engine.adapting.objectives import Kept, descended
+from ace_gui.engine.adapting.objectives import BoundedCache, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.training import Curves, save_curves, trained
-from ace_gui.engine.adapting.training_loop import Loop, Seen
+from ace_gui.engine.adapting.training_loop import Loop, StepResults
 from ace_gui.engine.calibrating.calibrate import Calibration
 from ace_gui.engine.calibrating.statistics_folder import StatisticsWriter
 from ace_gui.engine.contract.events import LearningProgress
@@ -102,7 +102,7 @@ class LearningByBlock(BlockPasses):
         of_experts = {}
         for plan_row in rows:
             row = LearnedRow(
-                plan_row, self._readers, parameters, Kept(0), self._folder, self._device
+                plan_row, self._readers, parameters, BoundedCache(0), self._folder, self._device
             )
             start = self._learning.start(row.own_vectors, self._parameters_of_method, row.findings)
             of_experts[row.name] = {n: shaped(value).to(self._device) for n, value in start.items()}
@@ -124,12 +124,12 @@ class LearningByBlock(BlockPasses):
             return
         tasks = self._tasks_of(block)
 
-        def objective(step: int) -> Seen:
+        def objective(step: int) -> StepResults:
             figures = values.write(step)
             parameters.forget_gradients()
-            seen = descended(tasks, step, Kept(0))
-            values.pull(step)
-            return replace(seen, figures=figures)
+            results = descended(tasks, step, BoundedCache(0))
+            values.set_gradients(step)
+            return replace(results, figures=figures)
 
         method: Any = self._parameters_of_method
         steps = method.epochs * max(task.steps for task in tasks)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ace_gui.engine.adapting.objectives import Kept
+from ace_gui.engine.adapting.objectives import BoundedCache
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.training import part_inputs_on_disk
 from ace_gui.engine.contract.plan import PlanRow
@@ -45,7 +45,7 @@ class LearnedRow:
         row: PlanRow,
         readers: Readers,
         parameters: SharedParameters,
-        cache: Kept,
+        cache: BoundedCache,
         folder: Path,
         device: torch.device,
         only: Sequence[int] | None = None,
@@ -214,7 +214,7 @@ class MergedValues:
                 totals.setdefault(t, []).append(value)
         return [math.fsum(sums) / len(sums) for _, sums in sorted(totals.items())]
 
-    def pull(self, step: int) -> None:
+    def set_gradients(self, step: int) -> None:
         """Compute the gradients of all values from those of the merged model's tensors."""
         for value in self.all().values():
             value.grad = torch.zeros_like(value)

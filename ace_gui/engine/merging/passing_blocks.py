@@ -19,8 +19,14 @@ from torch import Tensor
 
 from ace_gui.architecture.blueprint import skeleton
 from ace_gui.architecture.traits import Role
-from ace_gui.engine.adapting.block_passes import ADVICE, BlockModel, Passing, empty, groups_of
-from ace_gui.engine.adapting.objectives import Found, Kept, batch_indices
+from ace_gui.engine.adapting.block_passes import (
+    ADVICE,
+    BlockModel,
+    PassingInputs,
+    free_parameters,
+    groups_of,
+)
+from ace_gui.engine.adapting.objectives import BoundedCache, TaskResults, batch_indices
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.calibrating.calibrate import Calibration
 from ace_gui.engine.calibrating.model_parameters import pieces as located
@@ -58,9 +64,11 @@ def require_blocks(prepared: Prepared, sources: Sequence[Calibration]) -> None:
     (_, model), *_ = block_models(sources)
     rows = [row.tensor for row in shared_rows(prepared)]
     places = located(model.model, prepared.base, rows)
-    there = {parameter for parts in places.values() for parameter, _, _ in parts}
+    parameters_of_rows = set[str]()
+    for parts in places.values():
+        parameters_of_rows.update(parameter for parameter, _, _ in parts)
     for name, _ in model.model.named_parameters(remove_duplicate=False):
-        if model.block_of(name) is not None and name not in there:
+        if model.block_of(name) is not None and name not in parameters_of_rows:
             raise MismatchError(
                 f"`{name}` is no tensor that the merge and its experts have alike, so its block "
                 f"cannot be trained alone; {ADVICE}",
@@ -77,19 +85,19 @@ class BlockInputs:
     expert: int
     """Index of the expert."""
 
-    merged: list[Passing]
+    merged: list[PassingInputs]
     """Inputs to train with, in the merged model."""
 
-    expected: list[Passing]
+    expected: list[PassingInputs]
     """The same in the expert."""
 
-    merged_back: list[Passing]
+    merged_back: list[PassingInputs]
     """Inputs kept back, in the merged model."""
 
-    expected_back: list[Passing]
+    expected_back: list[PassingInputs]
     """The same in the expert."""
 
-    plain_back: list[Passing]
+    plain_back: list[PassingInputs]
     """The same in the merged model as the method left it."""
 
 
@@ -114,7 +122,7 @@ class BlockTask:
         """The steps of a pass over all inputs."""
         return len(self._units)
 
-    def __call__(self, step: int, _cache: Kept) -> Found:
+    def __call__(self, step: int, _cache: BoundedCache) -> TaskResults:
         """The squared difference of a step's outputs, with its graph."""
         (unit,) = batch_indices(len(self._units), 1, step, self._seed)
         losses = []
@@ -122,15 +130,17 @@ class BlockTask:
             output_NLH = self._model.output(self._block, self._paths.merged[index])
             expected_NLH = self._paths.expected[index].states_NLH
             losses.append((output_NLH - expected_NLH).square().sum())
-        return Found(loss=torch.stack(losses).sum(), spread=None, distance=None)
+        return TaskResults(loss=torch.stack(losses).sum(), spread=None, distance=None)
 
     def distance(self) -> float:
         """The squared difference on inputs kept back, as a share of the expert's square."""
-        outputs = [self._model.passed(self._block, passing) for passing in self._paths.merged_back]
-        return relative(outputs, self._paths.expected_back)
+        outputs = [
+            self._model.after_block(self._block, passing) for passing in self._paths.merged_back
+        ]
+        return relative_distance(outputs, self._paths.expected_back)
 
 
-def _units(passings: Sequence[Passing], size: int) -> list[list[int]]:
+def _units(passings: Sequence[PassingInputs], size: int) -> list[list[int]]:
     """Inputs of a few shapes together, about ``size`` in each step."""
     units: list[list[int]] = [[]]
     count = 0
@@ -143,15 +153,16 @@ def _units(passings: Sequence[Passing], size: int) -> list[list[int]]:
     return units
 
 
-def relative(ones: Sequence[Passing], expected: Sequence[Passing]) -> float:
-    """Σ (one − other)² / Σ other² over all inputs."""
-    differences = []
+def relative_distance(merged: Sequence[PassingInputs], expected: Sequence[PassingInputs]) -> float:
+    """Σ (merged − expected)² / Σ expected² of hidden states, over all inputs."""
+    squared_differences = []
     squares = []
-    for first, second in zip(ones, expected, strict=True):
-        wide = second.states_NLH.double()
-        differences.append(float((first.states_NLH.double() - wide).square().sum()))
-        squares.append(float(wide.square().sum()))
-    return math.fsum(differences) / max(math.fsum(squares), 1e-300)
+    for merged_inputs, expected_inputs in zip(merged, expected, strict=True):
+        expected_NLH = expected_inputs.states_NLH.double()
+        difference_NLH = merged_inputs.states_NLH.double() - expected_NLH
+        squared_differences.append(float(difference_NLH.square().sum()))
+        squares.append(float(expected_NLH.square().sum()))
+    return math.fsum(squared_differences) / max(math.fsum(squares), 1e-300)
 
 
 class BlockPasses(ABC):
@@ -249,20 +260,21 @@ class BlockPasses(ABC):
         self._put_merged(parameters, rows)
         for expert, source in enumerate(self._sources):
             for data, loading in source.tasks:
-                self._paths.append(self._begun(expert, data, loading))
+                self._paths.append(self._block_inputs(expert, data, loading))
         for expert in range(len(self._sources)):
             self._put_expert(parameters, rows, expert)
             for paths in self._paths:
                 if paths.expert == expert:
                     self._begin_expert(paths)
         for _, model in self._models:
-            empty(model.model)
+            free_parameters(model.model)
 
-    def _begun(self, expert: int, data: TaskData, loading: Loading) -> BlockInputs:
+    def _block_inputs(self, expert: int, data: TaskData, loading: Loading) -> BlockInputs:
+        """A task's inputs before the first block of the merge."""
         parts = self._parts_of(len(data.examples))
         self._parts[data.name] = parts
-        trained = self._begun_part(data, loading, parts.trained)
-        back = self._begun_part(data, loading, parts.kept_back)
+        trained = self._at_first_block(data, loading, parts.trained)
+        back = self._at_first_block(data, loading, parts.kept_back)
         return BlockInputs(
             data=data,
             expert=expert,
@@ -274,25 +286,29 @@ class BlockPasses(ABC):
         )
 
     def _begin_expert(self, paths: BlockInputs) -> None:
+        """Let a task's inputs reach the first block of its expert."""
         parts = self._parts[paths.data.name]
         loadings = {data.name: loading for data, loading in self._sources[paths.expert].tasks}
         loading = loadings[paths.data.name]
-        paths.expected = self._begun_part(paths.data, loading, parts.trained)
-        paths.expected_back = self._begun_part(paths.data, loading, parts.kept_back)
+        paths.expected = self._at_first_block(paths.data, loading, parts.trained)
+        paths.expected_back = self._at_first_block(paths.data, loading, parts.kept_back)
 
-    def _begun_part(
+    def _at_first_block(
         self, data: TaskData, loading: Loading, indices: Sequence[int]
-    ) -> list[Passing]:
-        model = next(
-            m for loading_of_model, m in self._models if loading_of_model.config == loading.config
-        )
+    ) -> list[PassingInputs]:
+        model = self._model_of(loading)
         evaluator_of_task = evaluator(data, loading, model.model)
         pieces: list[list[Piece]] = evaluator_of_task.pieces_of(data.examples)
         groups = []
         for alike in groups_of(pieces, indices):
             size = self._batch
             groups += [alike[first : first + size] for first in range(0, len(alike), size)]
-        return model.begun(evaluator_of_task, pieces, groups, self._device)
+        return model.at_first_block(evaluator_of_task, pieces, groups, self._device)
+
+    def _model_of(self, loading: Loading) -> BlockModel:
+        """The model without parameters that has the class and sizes of a loading."""
+        models = (model for other, model in self._models if other.config == loading.config)
+        return next(models)
 
     def _block(self, block: int) -> Iterator[LearningProgress]:
         """Train a block, and let all inputs pass it."""
@@ -303,10 +319,10 @@ class BlockPasses(ABC):
         parameters.adopt(self._model.model, self._prepared.base, shapes)
         expected = self._passed_experts(block, parameters, rows)
         self._put_merged(parameters, rows)
-        for paths, (ones, back) in zip(self._paths, expected, strict=True):
+        for paths, (inputs, inputs_back) in zip(self._paths, expected, strict=True):
             paths.plain_back = self._passed(block, paths.plain_back)
-            paths.expected = ones
-            paths.expected_back = back
+            paths.expected = inputs
+            paths.expected_back = inputs_back
         if learned:
             yield from self._learned(block, parameters, learned)
         for paths in self._paths:
@@ -314,23 +330,24 @@ class BlockPasses(ABC):
             paths.merged_back = self._passed(block, paths.merged_back)
         distances = {}
         for paths in self._paths:
-            distances[paths.data.name] = relative(paths.merged_back, paths.expected_back)
+            distances[paths.data.name] = relative_distance(paths.merged_back, paths.expected_back)
         self._curve[block + 1] = distances
-        empty(self._model.blocks[block])
+        free_parameters(self._model.blocks[block])
 
     def _passed_experts(
         self, block: int, parameters: SharedParameters, rows: Sequence[PlanRow]
-    ) -> list[tuple[list[Passing], list[Passing]]]:
-        """What each task's inputs are after its expert's block."""
+    ) -> list[tuple[list[PassingInputs], list[PassingInputs]]]:
+        """Each task's inputs after its expert's block: those to train with, and those kept back."""
         passed = []
-        latest = None
+        expert = None
         for paths in self._paths:
-            if paths.expert != latest:
-                self._put_expert(parameters, rows, paths.expert)
-                latest = paths.expert
-            ones = self._passed(block, paths.expected)
-            passed.append((ones, self._passed(block, paths.expected_back)))
+            if paths.expert != expert:
+                expert = paths.expert
+                self._put_expert(parameters, rows, expert)
+            inputs = self._passed(block, paths.expected)
+            inputs_back = self._passed(block, paths.expected_back)
+            passed.append((inputs, inputs_back))
         return passed
 
-    def _passed(self, block: int, passings: Sequence[Passing]) -> list[Passing]:
-        return [self._model.passed(block, passing) for passing in passings]
+    def _passed(self, block: int, passings: Sequence[PassingInputs]) -> list[PassingInputs]:
+        return [self._model.after_block(block, passing) for passing in passings]

@@ -95,9 +95,9 @@ def passed_through(blocks: BlockModel, model: Any, inputs: Mapping[str, Tensor])
     """The hidden states after all blocks, block by block."""
     evaluator = cast(Evaluator, Direct(model, inputs))
     piece = cast(Piece, SimpleNamespace(inputs=inputs, note=None))
-    (passing,) = blocks.begun(evaluator, [[piece]], [[0]], torch.device("cpu"))
+    (passing,) = blocks.at_first_block(evaluator, [[piece]], [[0]], torch.device("cpu"))
     for index in range(len(blocks.blocks)):
-        passing = blocks.passed(index, passing)
+        passing = blocks.after_block(index, passing)
     return passing.states_NLH
 
 

@@ -107,7 +107,7 @@ def test_the_gradient_of_one_model_and_of_all_are_the_same(
     loss_of(model, tokens).backward()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learning_module, "ENTRIES_AT_A_TIME", together)
-        merged.pull(3)
+        merged.set_gradients(3)
     found = {name: value.grad for name, value in values.items()}
 
     leaves = {name: value.clone().requires_grad_() for name, value in values.items()}

@@ -11,10 +11,10 @@ from ace_gui.engine.adapting.training import CHECKPOINT, load_checkpoint, save_c
 from ace_gui.engine.adapting.training_loop import (
     WINDOW,
     Loop,
-    Seen,
+    StepResults,
     TrainingState,
-    collapse,
-    window_of,
+    collapse_warnings,
+    window_steps,
 )
 from tests.helpers.damage import ANY_FILE, TENSORS
 
@@ -23,12 +23,12 @@ def climbing(steps: int, best: float | None, patience: int = 40) -> tuple[Loop, 
     """A value that falls by 0.1 a step, and is nearest at ``best``; None: nothing is compared."""
     value = torch.tensor([10.0])
 
-    def objective(_step: int) -> Seen:
+    def objective(_step: int) -> StepResults:
         value.grad = torch.ones(1)
         distance = None if best is None else abs(float(value) - best)
         losses = {"task": float(value)}
         spreads = {"task": 1.0}
-        return Seen(losses=losses, spreads=spreads, figures=[0.0], distance=distance)
+        return StepResults(losses=losses, spreads=spreads, figures=[0.0], distance=distance)
 
     parameters = SimpleNamespace(steps=steps, learning_rate=0.1, patience=patience)
     window = 0 if best is None else WINDOW
@@ -38,14 +38,14 @@ def climbing(steps: int, best: float | None, patience: int = 40) -> tuple[Loop, 
 
 def test_all_steps_are_taken_where_nothing_is_compared():
     loop, value = climbing(100, None)
-    assert len(list(loop.steps())) == loop.state.taken == 100
+    assert len(list(loop.steps())) == loop.state.steps_to_final_values == 100
     assert float(value) == pytest.approx(0.0, abs=1e-4)
 
 
 def test_what_came_nearest_is_kept():
     loop, value = climbing(500, 5.2)  # after 48 steps, in the window from 40 to 60
     last = list(loop.steps())[-1]
-    assert last.taken == 2 * WINDOW
+    assert last.steps_to_final_values == 2 * WINDOW
     assert last.step == 3 * WINDOW + 40
     assert float(value) == pytest.approx(6.0, abs=1e-4)
 
@@ -53,13 +53,13 @@ def test_what_came_nearest_is_kept():
 @pytest.mark.parametrize("steps", [7, WINDOW, 3 * WINDOW + 1])
 def test_the_last_values_stay_where_the_last_window_is_the_nearest(steps: int):
     loop, value = climbing(steps, -100.0)
-    assert list(loop.steps())[-1].taken == steps
+    assert list(loop.steps())[-1].steps_to_final_values == steps
     assert float(value) == pytest.approx(10.0 - 0.1 * steps, abs=1e-4)
 
 
 def test_nothing_is_moved_where_every_step_leads_away():
     loop, value = climbing(200, 10.0)
-    assert list(loop.steps())[-1].taken == 0
+    assert list(loop.steps())[-1].steps_to_final_values == 0
     assert float(value) == 10.0
 
 
@@ -75,7 +75,7 @@ def test_nothing_is_moved_where_every_step_leads_away():
     ],
 )
 def test_a_window_is_whole_passes(counts: list[int], size: int, steps: int):
-    assert window_of(counts, size) == steps
+    assert window_steps(counts, size) == steps
 
 
 def test_what_is_kept_outlives_a_stop(tmp_path):
@@ -87,11 +87,11 @@ def test_what_is_kept_outlives_a_stop(tmp_path):
         next(steps)
     save_checkpoint(tmp_path, 0, loop.state, loop.moments())
     again, value = climbing(500, 5.2)
-    again.go_on_from(load_checkpoint(tmp_path, 0, again.state))
+    again.resume_from(load_checkpoint(tmp_path, 0, again.state))
     list(again.steps())
     assert torch.equal(value, kept)
     assert again.state.losses == whole.state.losses
-    assert again.state.taken == whole.state.taken
+    assert again.state.steps_to_final_values == whole.state.steps_to_final_values
 
 
 def saved_climb(folder: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_checkpoint_that_does_not_fit_is_not_used(odd: str, tmp_path, caplog):
 def test_a_collapse_after_what_is_kept_is_no_matter():
     spreads = [1.0] * 60 + [0.1] * 60
     state = TrainingState(values={}, step=120, spreads={"sure": spreads})
-    assert "sure" in collapse(state)[0]
+    assert "sure" in collapse_warnings(state)[0]
     state.nearest = (0.1, 60)
     state.best = {"value": torch.zeros(1)}
-    assert not collapse(state)
+    assert not collapse_warnings(state)
