@@ -26,6 +26,7 @@ from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_
 from ace_gui.engine.cluster.estimates import Speed, kind_of, kind_without_shape
 from ace_gui.engine.cluster.ray_workers import SCANNED_ELEMENTS, RayWorkers
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.memory_budgets import budgets_of
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import verify_shards
 from ace_gui.engine.merging.surveying import SurveyGroup, groups, surveyed
@@ -35,7 +36,6 @@ from ace_gui.engine.merging.units import (
     SharedOutput,
     Unit,
     UnitMerged,
-    budgets_of,
     merge_unit,
     units,
 )

@@ -16,16 +16,15 @@ import torch
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.capabilities import resolve_device, use_threads
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.memory_budgets import MemoryBudgets, budgets_of
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.units import (
-    MemoryBudgets,
     Scan,
     Scanned,
     SharedOutput,
     Unit,
     UnitMerged,
-    budgets_of,
     merge_unit,
     scan_rows,
 )

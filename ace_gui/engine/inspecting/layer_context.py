@@ -31,11 +31,12 @@ from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.kept_files import ArrayCache, Arrays, text_array, text_of
 from ace_gui.engine.merging.learn import require_learned
+from ace_gui.engine.merging.method_steps import merge_deltas
 from ace_gui.engine.merging.quantisation_noise import quantisation_noise
 from ace_gui.engine.merging.readers import Readers, resolve_non_finite
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import TaskVectors
-from ace_gui.engine.merging.tensor_merge import merge_deltas, report_of
+from ace_gui.engine.merging.tensor_merge import report_of
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.vocabulary import rows_digest
 from ace_gui.engine.streaming import ordered

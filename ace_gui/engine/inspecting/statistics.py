@@ -38,10 +38,10 @@ from ace_gui.engine.inspecting.layer_context import (
     report_array,
     report_from,
 )
+from ace_gui.engine.merging.method_steps import merge_deltas
 from ace_gui.engine.merging.readers import Readers, finding
 from ace_gui.engine.merging.surveying import waits
 from ace_gui.engine.merging.task_vectors import gram, merging_of
-from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.row_work import assumed_seconds
 from ace_gui.errors import MethodError, NonFiniteError

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from math import prod
 from pathlib import Path
 
@@ -45,6 +45,7 @@ from ace_gui.engine.merging.distil import (
     sources_key,
 )
 from ace_gui.engine.merging.learn import learned
+from ace_gui.engine.merging.memory_budgets import MemoryBudgets, budgets_of, merged_within
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers, require_finite_heads
 from ace_gui.engine.merging.store import MODEL, MergeStore, planned_shards
@@ -53,13 +54,10 @@ from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.tensor_merge import OutputChunk, TensorMerge, in_the_end
 from ace_gui.engine.merging.units import (
     TOKEN,
-    MemoryBudgets,
     RowMerged,
     SharedOutput,
     Unit,
     Workers,
-    budgets_of,
-    merged_within,
     units,
     whole_units,
 )
@@ -97,26 +95,26 @@ def merge(
     """
     require_experts(prepared)
     started = time.monotonic()
-    where = _device_with_room(prepared, device, memory_bytes, workers)
-    alignment = _alignment(prepared, where, memory_bytes)
-    warnings = yield from _measure(prepared, where, workers)
+    torch_device = _device_with_room(prepared, device, memory_bytes, workers)
+    alignment = _alignment(prepared, torch_device, memory_bytes)
+    warnings = yield from _measure(prepared, torch_device, workers)
     notes = distance_notes(prepared)
     manifest = make_manifest(
-        prepared, where, memory_bytes, warnings, notes, as_output=as_output, workers=workers
+        prepared, torch_device, memory_bytes, warnings, notes, as_output=as_output, workers=workers
     )
     manifest = _with_inputs(manifest, alignment.sources)
     readers = Readers(prepared)
     require_finite_heads(readers)
-    opened = MergeStore.resume if resume else MergeStore.create
+    open_store = MergeStore.resume if resume else MergeStore.create
     with (
         writing(store_folder),
         claimed(store_folder),
-        opened(store_folder, manifest, readers.checksums) as store,
+        open_store(store_folder, manifest, readers.checksums) as store,
     ):
-        filled = yield from _fill(store, readers, where, memory_bytes, workers, alignment)
-    finished = _finished(store_folder, started, where, warnings, filled, workers)
+        filled = yield from _fill(store, readers, torch_device, memory_bytes, workers, alignment)
+    finished = _finished(store_folder, started, torch_device, warnings, filled, workers)
     if check:
-        finished = yield from _checked(finished, prepared, where)
+        finished = yield from _checked(finished, prepared, torch_device)
     yield finished
 
 
@@ -128,13 +126,16 @@ def _finished(
     filled: _Filled,
     workers: Workers | None,
 ) -> MergeFinished:
+    notes: tuple[str, ...] = ()
+    if workers:
+        notes = workers.notes
     return MergeFinished(
         store=store_folder,
         seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(device),
         warnings=warnings + filled.warnings,
-        notes=workers.notes if workers else (),
+        notes=notes,
         distilled=filled.distilled,
     )
 
@@ -155,15 +156,16 @@ def _device_with_room(
     prepared: Prepared, device: str, memory_bytes: int | None, workers: Workers | None
 ) -> torch.device:
     """The device that merges. Raises ResourceError if the largest tensor does not fit."""
-    where = resolve_device("cpu" if workers else device)
-    if workers is None:  # workers have memory of their own
-        if where.type == "cuda":
-            on_gpu = memory_of(where)
-        else:
-            on_gpu = None
-        require_memory(prepared, memory_bytes, on_gpu)
-    forget_peak(where)
-    return where
+    if workers:
+        torch_device = resolve_device("cpu")
+    else:  # workers have memory of their own
+        torch_device = resolve_device(device)
+        gpu_bytes = None
+        if torch_device.type == "cuda":
+            gpu_bytes = memory_of(torch_device)
+        require_memory(prepared, memory_bytes, gpu_bytes)
+    forget_peak(torch_device)
+    return torch_device
 
 
 def _alignment(prepared: Prepared, device: torch.device, memory_bytes: int | None) -> AlignmentPlan:
@@ -258,18 +260,19 @@ class _MergeProgress:
         self.rows = [row for row in prepared.plan.rows if row.in_base]
         self._store = store
         self._peak_bytes = prepared.plan.peak_bytes
-        done = (row for row in self.rows if row.tensor in store.done)
-        self._bytes_done = sum(_bytes(row, store.manifest) for row in done)
-        self._since = time.monotonic()
+        finished_rows = (row for row in self.rows if row.tensor in store.done)
+        self._bytes_done = sum(_bytes(row, store.manifest) for row in finished_rows)
+        self._row_started = time.monotonic()
 
     def started(self) -> MergeStarted:
         """The first event."""
+        reports = chain.from_iterable(self._store.done.values())  # of the rows of each tensor
         return MergeStarted(
             total=len(self.rows),
             done=self._store.rows_done,
             bytes_total=sum(_bytes(row, self._store.manifest) for row in self.rows),
             peak_bytes=self._peak_bytes,
-            reports=tuple(report for entry in self._store.done.values() for report in entry),
+            reports=tuple(reports),
         )
 
     def write(
@@ -281,18 +284,19 @@ class _MergeProgress:
         report = work.report  # complete now
         self._store.log(row, report)
         self._bytes_done += _bytes(row, self._store.manifest)
-        before = self._since
-        self._since = time.monotonic()
+        started = self._row_started
+        self._row_started = time.monotonic()
         return TensorFinished(
             report=report,
             done=self._store.rows_done,
             total=len(self.rows),
             bytes_done=self._bytes_done,
-            seconds=self._since - before,
+            seconds=self._row_started - started,
         )
 
 
 def _bytes(row: PlanRow, manifest: Manifest) -> int:
+    """The size of a row as it is stored."""
     return prod(row.shape) * FORMATS[manifest.dtypes[row.tensor]].bits // 8
 
 
@@ -305,51 +309,64 @@ def _merge_here(
     yield progress.started()
     # Batches are formed from all rows, finished ones included: the rounding of a resumed merge must
     # not depend on what is done already.
-    together = whole_units(progress.rows, prepared, device)
-    unmerged = [unit for unit in together if any(row.tensor not in store.done for row in unit)]
-    waiting = [row for row in progress.rows if row.tensor not in store.done]
-    in_parts = [(row,) for row in waiting if not prepared.is_whole(row)]
-    dtypes = store.manifest.dtypes
-    begun = partial(_begun, readers=readers, device=device, dtypes=dtypes)
+    unmerged_batches = []
+    for batch in whole_units(progress.rows, prepared, device):
+        if any(row.tensor not in store.done for row in batch):
+            unmerged_batches.append(batch)
+    unmerged_rows = [row for row in progress.rows if row.tensor not in store.done]
+    in_parts = [(row,) for row in unmerged_rows if not prepared.is_whole(row)]
+    works_of = partial(_works_of, readers=readers, device=device, dtypes=store.manifest.dtypes)
     budgets = budgets_of(device, memory_bytes)
     with (
         single_threads() as pool,
         # Closed after an error, too: the garbage collector might do it in a thread just being
         # started, and would then wait for these threads for ever.
         closing(
-            under_way(begun(unmerged), pool, budgets, store.manifest.side_by_side)
+            under_way(works_of(unmerged_batches), pool, budgets, store.manifest.side_by_side)
         ) as whole_merges,
     ):
-        merges_in_parts = under_way(begun(in_parts), pool, budgets, 1)
+        merges_in_parts = under_way(works_of(in_parts), pool, budgets, 1)
         # A batch counts as its first row; asking for it starts the first one.
-        merged_early = {work.row.name: (work, pieces) for work, pieces in next(whole_merges, [])}
-        for row in waiting:
+        early: dict[str, Merging] = _by_row(next(whole_merges, []))
+        for row in unmerged_rows:
             if prepared.is_whole(row):
-                source = whole_merges
+                merges = whole_merges
             else:
-                source = merges_in_parts
-            while row.name not in merged_early:
-                merged_early |= {work.row.name: (work, pieces) for work, pieces in next(source)}
-            yield progress.write(row, *merged_early.pop(row.name))
+                merges = merges_in_parts
+            while row.name not in early:
+                early |= _by_row(next(merges))
+            yield progress.write(row, *early.pop(row.name))  # no variable holds the pieces longer
 
 
-def _begun(
-    together: Sequence[Unit], readers: Readers, device: torch.device, dtypes: Mapping[str, str]
+def _works_of(
+    batches: Sequence[Unit], readers: Readers, device: torch.device, dtypes: Mapping[str, str]
 ) -> Iterator[list[TensorMerge]]:
-    """The merges of each unit, while the tensors of the next rows are read from disk."""
-    for unit, following in zip_longest(together, together[1:], fillvalue=()):
-        here = {row.tensor for row in unit}
-        for row in {row.tensor: row for row in following if row.tensor not in here}.values():
+    """The merges of each batch, while the tensors of the next one are read from disk."""
+    for batch, next_batch in zip_longest(batches, batches[1:], fillvalue=()):
+        tensors = {row.tensor for row in batch}
+        next_rows = {row.tensor: row for row in next_batch if row.tensor not in tensors}
+        for row in next_rows.values():
             readers.will_read(row)
-        yield [TensorMerge(row, readers, device, torch_dtype(dtypes[row.tensor])) for row in unit]
+        works = []
+        for row in batch:
+            works.append(TensorMerge(row, readers, device, torch_dtype(dtypes[row.tensor])))
+        yield works
 
 
 Merging = tuple[TensorMerge, Iterable[OutputChunk]]
 """The merge of a row, and its output pieces."""
 
 
+def _by_row(merges: Iterable[Merging]) -> dict[str, Merging]:
+    """Merges by the names of their rows."""
+    return {work.row.name: (work, pieces) for work, pieces in merges}
+
+
 def under_way(
-    begun: Iterable[list[TensorMerge]], pool: ThreadPoolExecutor, budgets: MemoryBudgets, ahead: int
+    batches: Iterable[list[TensorMerge]],
+    pool: ThreadPoolExecutor,
+    budgets: MemoryBudgets,
+    ahead: int,
 ) -> Generator[list[Merging], None, None]:
     """Yield matrices with their pieces, batch by batch, in order; ``ahead`` batches run at a time.
 
@@ -358,7 +375,7 @@ def under_way(
     time, each in a thread with its own stream, as long as memory suffices.
     """
     if ahead == 1:
-        for works in begun:  # the pieces are computed when they are requested
+        for works in batches:  # the pieces are computed when they are requested
             yield [(work, work.pieces(pool)) for work in works]
         return
 
@@ -374,7 +391,7 @@ def under_way(
         work_on(budgets.device, own_stream=True)
 
     with ThreadPoolExecutor(ahead, initializer=start) as side_by_side:
-        yield from ordered(side_by_side, begin, begun, ahead=ahead)
+        yield from ordered(side_by_side, begin, batches, ahead=ahead)
 
 
 def _merge_by(
@@ -388,25 +405,27 @@ def _merge_by(
     prepared = readers.prepared
     progress = _MergeProgress(prepared, store)
     yield progress.started()
-    unwritten: dict[str, deque[PlanRow]] = defaultdict(deque)
+    unwritten: dict[str, deque[PlanRow]] = defaultdict(deque)  # by tensor, its rows in order
     for row in progress.rows:
         if row.tensor not in store.done:
             unwritten[row.tensor].append(row)
-    together = units(progress.rows, prepared, torch.device(workers.device))
-    unmerged = [unit for unit in together if any(row.tensor in unwritten for row in unit)]
+    unmerged_units = []
+    for unit in units(progress.rows, prepared, torch.device(workers.device)):
+        if any(row.tensor in unwritten for row in unit):
+            unmerged_units.append(unit)
     arrived: dict[str, RowMerged] = {}
     with _shared_output(store) as shared:
-        for unit in workers.merged(unmerged, prepared, store.manifest.dtypes, shared):
-            if unit is None:
+        for result in workers.merged(unmerged_units, prepared, store.manifest.dtypes, shared):
+            if result is None:
                 yield None
                 continue
-            readers.checksums.merge(unit.readings)
-            arrived.update((merged.name, merged) for merged in unit.rows)
-            for tensor in dict.fromkeys(merged.tensor for merged in unit.rows):
+            readers.checksums.merge(result.readings)
+            arrived.update((merged.name, merged) for merged in result.rows)
+            for tensor in dict.fromkeys(merged.tensor for merged in result.rows):
                 dtype = torch_dtype(store.manifest.dtypes[tensor])
-                waiting = unwritten.get(tensor)
-                while waiting and waiting[0].name in arrived:
-                    row = waiting.popleft()
+                rows = unwritten.get(tensor)
+                while rows and rows[0].name in arrived:
+                    row = rows.popleft()
                     merged = arrived.pop(row.name)
                     if merged.written is not None:
                         store.was_written(row, merged.written)

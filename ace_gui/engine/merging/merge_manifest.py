@@ -16,7 +16,8 @@ from ace_gui.checkpoints.derived import ExtendedInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp
 from ace_gui.engine.contract.plan import Plan, PlanRow
-from ace_gui.engine.merging.units import GPU_AHEAD, Workers
+from ace_gui.engine.merging.memory_budgets import GPU_AHEAD
+from ace_gui.engine.merging.units import Workers
 from ace_gui.engine.planning.overridden_rows import spelled_out
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import matrices_at_once

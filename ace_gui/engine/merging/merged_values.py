@@ -19,9 +19,9 @@ from ace_gui.engine.adapting.objectives import BoundedCache
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.training import part_inputs_on_disk
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.method_steps import merge_deltas
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.task_vectors import TaskVectors
-from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.streaming import elements_of, of_row
 from ace_gui.methods.shared.draws import seed_from
 from ace_gui.methods.shared.experts import Computed, Experts

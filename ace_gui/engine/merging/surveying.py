@@ -30,10 +30,10 @@ from ace_gui.engine.contract.model_figures import (
 )
 from ace_gui.engine.contract.plan import Check, CheckVerdict, PlanRow, worst_first
 from ace_gui.engine.kept_files import is_there, keep_json, open_json, warn_recomputed
+from ace_gui.engine.merging.method_steps import merge_deltas
 from ace_gui.engine.merging.readers import Readers, finding
 from ace_gui.engine.merging.store import SURVEY
 from ace_gui.engine.merging.task_vectors import CPU, TaskVectors, gram, merging_of
-from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.merging.units import Scan, Workers
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import PASS_ELEMENTS, Part, ordered, single_threads
@@ -177,7 +177,7 @@ def _scanned_by(
     for scanned in workers.scanned(scan, rows):
         if scanned is not None:
             readers.checksums.merge(scanned.readings)
-        yield None if scanned is None else scanned.found
+        yield None if scanned is None else scanned.contributions
 
 
 def _norms(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -16,7 +16,14 @@ from torch import Tensor
 from ace_gui.checkpoints.derived import ExtendedInfo
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.matrix_figures import effective_rank
-from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.method_steps import (
+    after_later_steps,
+    merge_deltas,
+    method_tolerance,
+    random_key_of,
+    tensor_findings,
+)
 from ace_gui.engine.merging.quantisation_noise import quantisation_noise
 from ace_gui.engine.merging.readers import Readers, ResolvedRow, resolve_non_finite
 from ace_gui.engine.merging.task_vectors import (
@@ -24,23 +31,16 @@ from ace_gui.engine.merging.task_vectors import (
     GpuVectors,
     Kept,
     TaskVectors,
-    averaged,
-    measured_of,
     merging_of,
 )
-from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import FLOAT32, kept_bytes, whole_bytes
 from ace_gui.engine.streaming import Part, of_row, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.passes import is_finite, squared_norm
-from ace_gui.methods.calling import merged_by, merged_together
-from ace_gui.methods.linear import LinearParameters, linear
-from ace_gui.methods.method import Kind, MethodInput
-from ace_gui.methods.shared.after import SHARE_BEFORE, changed_after
+from ace_gui.methods.calling import merged_together
+from ace_gui.methods.method import MethodInput
 from ace_gui.methods.shared.experts import (
     SURPLUS,
-    Computed,
-    Context,
     Diagnostics,
     Merged,
     Vote,
@@ -48,15 +48,10 @@ from ace_gui.methods.shared.experts import (
 )
 from ace_gui.methods.shared.survey import (
     Findings,
-    RandomKey,
-    Range,
     Survey,
-    SurveyContext,
-    context_after,
     findings_in_memory,
     findings_in_passes,
 )
-from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 from ace_gui.stored_formats import FORMATS
 
 FELL_BACK: Final = "GPU memory was too small for this matrix: it was merged on the processor."
@@ -78,13 +73,18 @@ It is below half a unit in the last place.
 
 @dataclass(frozen=True, kw_only=True)
 class OutputChunk:
-    """Consecutive elements of an output tensor, flat, in the output's dtype."""
+    """Consecutive elements of an output tensor."""
 
     start: int
+    """Index of the first element in the flat tensor."""
     values: Tensor
+    """The elements, flat, in the output's dtype."""
     squared_norm: float = 0.0
+    """‖ΔW‖² of the merged change in these elements."""
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    """What the method found."""
     vote: Vote = field(default_factory=Vote)
+    """For methods whose parts vote."""
 
 
 class TensorMerge:
@@ -93,8 +93,7 @@ class TensorMerge:
     ``device``: where matrices are merged. Elementwise methods stay on the CPU, because the transfer
     takes longer than the computation. If GPU memory is too small, ``pieces`` raises a RuntimeError
     (``errors.lacks_room``). It can be requested again after ``note_fallback``. ``dtype``: what
-    floats are rounded to; None: no rounding. ``keeps_experts``: whether the GPU holds the stored
-    tensors of all experts.
+    floats are rounded to; None: no rounding.
     """
 
     def __init__(
@@ -108,9 +107,13 @@ class TensorMerge:
         self._squared_norm = 0.0
         self._diagnostics = Diagnostics()
         self._fallbacks: tuple[str, ...] = ()
+        """What was done because GPU memory was too small, a sentence each."""
         self._resolved: ResolvedRow | None = None
+        """The row without experts that have NaN or Inf; None before one was found."""
         self._caches: dict[Part, Kept] = {}
+        """Stored tensors of parts that are read more than once."""
         self.keeps_experts = False
+        """Whether the GPU holds the stored tensors of all experts."""
 
     @property
     def gpu_bytes(self) -> int:
@@ -142,8 +145,10 @@ class TensorMerge:
     def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
         elements = math.prod(self.row.shape)
         width = self.prepared.row_width(self.row)
+        parts: list[Part] = [(0, elements)]
         # A part of a tensor comes in one piece, as it may have to be inserted between other parts.
-        parts = list(parts_of(elements, width)) if self.row.part is None else [(0, elements)]
+        if self.row.part is None:
+            parts = list(parts_of(elements, width))
         if not self._is_combined:
             read = partial(self.readers.base.read, self.row.tensor)
 
@@ -174,18 +179,20 @@ class TensorMerge:
         def measure(survey: Survey, part: Part) -> Tensor:
             return survey.measure(experts, vectors(survey, part), part[0])
 
+        def measured_parts(survey: Survey) -> Iterator[Tensor]:
+            return ordered(pool, partial(measure, survey), parts)
+
+        def in_memory(survey: Survey) -> Findings:
+            return findings_in_memory(survey, vectors(survey, parts[0]))
+
         def carry_out(survey: Survey) -> Findings:
             if len(parts) == 1:
-                return pool.submit(
-                    lambda: findings_in_memory(survey, vectors(survey, parts[0]))
-                ).result()
-            return findings_in_passes(
-                survey, lambda: ordered(pool, partial(measure, survey), parts)
-            )
+                return pool.submit(in_memory, survey).result()
+            return findings_in_passes(survey, partial(measured_parts, survey))
 
-        random_key = _random_key(row, prepared, self._names, parts[0])
+        random_key = random_key_of(row, prepared, self._names, parts[0])
         with merging_of(row.name, self._names):
-            return _tensor_findings(row, prepared, random_key, carry_out) or {}
+            return tensor_findings(row, prepared, random_key, carry_out) or {}
 
     def _in_parts(
         self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
@@ -201,7 +208,9 @@ class TensorMerge:
                 chunk = merge_deltas(self.row, self.prepared, deltas, findings=all_findings)
                 return self.finished(deltas, chunk, part[0])
 
-        assumed = {**findings, SURPLUS: (0.0,) * experts} if votes else findings
+        assumed = findings
+        if votes:
+            assumed = {**findings, SURPLUS: (0.0,) * experts}
         for piece in ordered(pool, partial(merged, assumed), parts):
             self.note(piece)
             vote += piece.vote
@@ -241,31 +250,40 @@ class TensorMerge:
                 "The merged task vector leaves the range of its numbers; lower the experts' "
                 "weights or the method's scale, or average this tensor."
             )
-        row = self.row
         values = weight.reshape(-1)
-        if row.part is None and row.is_merged:
-            # Rows of new tokens are the experts' mean, whatever the method does elsewhere.
-            info = self.prepared.base.checkpoint.tensors[row.tensor]
-            for new in info.new_parts if isinstance(info, ExtendedInfo) else ():
-                first = max(new[0], start)
-                last = min(new[1], start + values.numel())
-                if first < last:
-                    mean = self.readers.base.read(row.tensor, (first, last))
-                    values[first - start : last - start] = mean
+        self._put_new_tokens_(values, start)
         return OutputChunk(
             start=start,
-            values=rounded(values, self.output_dtype, row.name),
+            values=rounded(values, self.output_dtype, self.row.name),
             squared_norm=norm * norm,
             diagnostics=merged.diagnostics,
             vote=merged.vote,
         )
 
-    def note_fallback(self, how: str) -> None:
-        """Prepare for a retry after GPU memory was too small; ``how`` goes into the report."""
-        if how == FELL_BACK:
+    def _put_new_tokens_(self, values: Tensor, start: int) -> None:
+        """Set the rows of new tokens to the experts' mean, whatever the method does elsewhere.
+
+        ``start``: index of the first value in the tensor.
+        """
+        row = self.row
+        if row.part is not None or not row.is_merged:
+            return
+        info = self.prepared.base.checkpoint.tensors[row.tensor]
+        if not isinstance(info, ExtendedInfo):
+            return
+        for new_start, new_stop in info.new_parts:
+            first = max(new_start, start)
+            stop = min(new_stop, start + values.numel())
+            if first < stop:
+                mean = self.readers.base.read(row.tensor, (first, stop))
+                values[first - start : stop - start] = mean
+
+    def note_fallback(self, sentence: str) -> None:
+        """Prepare for a retry after GPU memory was too small; the report has the sentence."""
+        if sentence == FELL_BACK:
             self.device = CPU
-        if how not in self._fallbacks:
-            self._fallbacks = (*self._fallbacks, how)
+        if sentence not in self._fallbacks:
+            self._fallbacks = (*self._fallbacks, sentence)
 
     @property
     def _is_combined(self) -> bool:
@@ -304,19 +322,15 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
     could start again.
     """
     deltas = [_task_vectors(work) for work in works]
+    pieces: list[OutputChunk] = []
     try:
         with merging_of(works[0].row.name, deltas[0].names):
             if len(works) == 1:
-                work = works[0]
-                merged = [
-                    merge_deltas(work.row, work.prepared, deltas[0], output=work.output_dtype)
-                ]
+                merged = [_merged_alone(works[0], deltas[0])]
             else:
                 merged = _merged_batch(works, deltas)
-            pieces = [
-                work.finished(task_vectors, delta, 0)
-                for work, task_vectors, delta in zip(works, deltas, merged, strict=True)
-            ]
+            for work, task_vectors, merged_delta in zip(works, deltas, merged, strict=True):
+                pieces.append(work.finished(task_vectors, merged_delta, 0))
     except (MethodError, RuntimeError):
         for task_vectors in deltas:
             task_vectors.require_finite()
@@ -329,11 +343,18 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
 def _task_vectors(work: TensorMerge) -> TaskVectors:
     if work.device.type == "cuda":
         return GpuVectors(work.row, work.readers, work.device, keep=work.keeps_experts)
-    keeps = bool(kept_bytes(work.row, work.prepared))
-    return TaskVectors(work.row, work.readers, work.device, cache={} if keeps else None)
+    cache = None
+    if kept_bytes(work.row, work.prepared):
+        cache = {}
+    return TaskVectors(work.row, work.readers, work.device, cache=cache)
+
+
+def _merged_alone(work: TensorMerge, deltas: TaskVectors) -> Merged:
+    return merge_deltas(work.row, work.prepared, deltas, output=work.output_dtype)
 
 
 def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -> list[Merged]:
+    """The merged task vectors of a batch; its rows have one method with the same parameters."""
     row = works[0].row
     prepared = works[0].prepared
     layers = []
@@ -341,133 +362,18 @@ def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -
     for work, task_vectors in zip(works, deltas, strict=True):
         weights = prepared.weights_of(work.row)
         tolerance = task_vectors.tolerance(weights, work.output_dtype)
-        of_method = _of_method(work.row, tolerance)
-        layers.append(MethodInput(task_vectors, weights, task_vectors.base, of_method))
+        share = method_tolerance(work.row, tolerance)
+        layers.append(MethodInput(task_vectors, weights, task_vectors.base, share))
         tolerances.append(tolerance)
     bases = [task_vectors.base for task_vectors in deltas]
     parameters = prepared.parameters_of(row)
     merged_layers = merged_together(prepared.method_of(row), layers, bases, parameters)
     finished = []
-    for work, merged, vectors, tolerance in zip(
-        works, merged_layers, deltas, tolerances, strict=True
-    ):
+    results = zip(works, merged_layers, deltas, tolerances, strict=True)
+    for work, merged, task_vectors, tolerance in results:
         weights = prepared.weights_of(work.row)
-        finished.append(_after(work.row, merged, vectors, weights, tolerance))
+        finished.append(after_later_steps(work.row, merged, task_vectors, weights, tolerance))
     return finished
-
-
-def _of_method(row: PlanRow, tolerance: Tolerance) -> Tolerance:
-    """What the method may use of the tolerance, beside steps that use some."""
-    if row.after.reshapes:
-        return tolerance.part(SHARE_BEFORE)
-    return tolerance
-
-
-def _tensor_findings(
-    row: PlanRow,
-    prepared: Prepared,
-    random_key: RandomKey | None,
-    carry_out: Callable[[Survey], Findings],
-) -> Findings | None:
-    """The findings of the model's surveys, and of the tensor's, which ``carry_out`` runs.
-
-    None if there are no findings of the model, and no surveys of the tensor.
-    """
-    findings = prepared.findings_of(row)
-    parameters = prepared.parameters_of(row)
-    surveys = prepared.method_of(row).surveys_over(Range.TENSOR, parameters)
-    if not row.is_merged or not surveys:
-        return findings
-    context = SurveyContext(
-        parameters=prepared.expert_parameters_of(row) or [parameters] * len(row.experts),
-        weights=prepared.weights_of(row),
-        findings=findings or {},
-        random_key=random_key,
-    )
-    return context_after(surveys, context, carry_out).findings
-
-
-def merge_deltas(
-    row: PlanRow,
-    prepared: Prepared,
-    deltas: TaskVectors,
-    *,
-    keep_preliminary: bool = False,
-    output: torch.dtype | None = None,
-    findings: Findings | None = None,
-) -> Merged:
-    """The merged task vector of one tensor, by the recipe's method or the mean.
-
-    ``output``: dtype in which the result is stored; None if unknown. ``findings``: of the tensor if
-    ``deltas`` are a part of it; None: the tensor is surveyed here.
-    """
-    weights = prepared.weights_of(row)
-    if row.disposition == Disposition.AVERAGED:
-        return linear(deltas, weights, LinearParameters())
-    need = prepared.need_of(row)
-    measured = None if need is None else measured_of(row, prepared, deltas, need)
-    if need is not None and measured is None:
-        mean = averaged(linear(deltas, weights, LinearParameters()))
-        return _after(row, mean, deltas, weights, deltas.tolerance(weights, output))
-    random_key = _random_key(row, prepared, deltas.names, deltas.part)
-    if findings is None:
-
-        def at_once(survey: Survey) -> Findings:
-            return findings_in_memory(survey, vectors_for(survey, deltas, deltas.base))
-
-        with merging_of(row.name, deltas.names):
-            findings = _tensor_findings(row, prepared, random_key, at_once)
-    tolerance = deltas.tolerance(weights, output) if prepared.is_whole(row) else STRICT
-    context = Context(
-        keep_preliminary=keep_preliminary,
-        random_key=random_key,
-        findings=findings,
-        expert_parameters=prepared.expert_parameters_of(row),
-        base=deltas.base,
-        tolerance=_of_method(row, tolerance),
-        measured=measured,
-    )
-    parameters = prepared.parameters_of(row)
-    method = prepared.method_of(row)
-    with merging_of(row.name, deltas.names):
-        merged = merged_by(method, deltas, weights, parameters, deltas.base, context)
-    return _after(row, merged, deltas, weights, tolerance)
-
-
-def _after(
-    row: PlanRow,
-    merged: Merged,
-    deltas: TaskVectors,
-    weights: Sequence[float],
-    tolerance: Tolerance,
-) -> Merged:
-    """The merged task vector after the recipe's later steps for this row."""
-    if row.after == NOTHING_AFTER:
-        return merged
-    matrix = replace(merged, delta=merged.delta.flatten(1))  # of a convolution; others have 2 axes
-    matrices = Computed(len(deltas), lambda t: deltas[t].flatten(1))
-    base_OI = deltas.base.flatten(1)
-    steps = asdict(row.after)
-    changed = changed_after(matrix, matrices, weights, base_OI, **steps, tolerance=tolerance)
-    return replace(changed, delta=changed.delta.view(merged.delta.shape))
-
-
-def _random_key(
-    row: PlanRow, prepared: Prepared, experts: Sequence[str], part: Part | None
-) -> RandomKey:
-    """The key of the random numbers for the task vectors of a row, or of a part of it.
-
-    A tied tensor uses the key of the tensor it is tied to, so that both stay equal.
-    """
-    by_entries = prepared.method_of(row).kind is Kind.ENTRY
-    return RandomKey(
-        tensor=row.tied_to or row.name,
-        experts=tuple(experts),
-        seed=prepared.recipe.seed,
-        role=row.role,
-        start=part[0] if part else 0,
-        transposed=by_entries and row.transposed and part is None,
-    )
 
 
 def report_of(
@@ -475,19 +381,24 @@ def report_of(
 ) -> LayerReport:
     """The diagnostics of a method as a plain value, with the names of the experts."""
     regime = None
-    if diagnostics.heterogeneous is not None:
-        regime = Regime.HETEROGENEOUS if diagnostics.heterogeneous else Regime.HOMOGENEOUS
+    if diagnostics.heterogeneous:
+        regime = Regime.HETEROGENEOUS
+    elif diagnostics.heterogeneous is not None:
+        regime = Regime.HOMOGENEOUS
     ranks = None
-    if diagnostics.reshaped is not None:
-        before, after = (effective_rank(np.array(sigma)) for sigma in diagnostics.reshaped)
-        ranks = before, after
+    spectrum = diagnostics.reshaped
+    if spectrum is not None:
+        rank_before = effective_rank(np.array(spectrum.before))
+        rank_after = effective_rank(np.array(spectrum.after))
+        ranks = (rank_before, rank_after)
+    energies = None
+    if diagnostics.energies:
+        energies = dict(zip(names, diagnostics.energies, strict=True))
     return LayerReport(
         name=row.name,
         **diagnostics.figures(),
         regime=regime,
-        energies=dict(zip(names, diagnostics.energies, strict=True))
-        if diagnostics.energies
-        else None,
+        energies=energies,
         delta_norm=norm,
         effective_ranks=ranks,
         precision=diagnostics.precision,
@@ -505,10 +416,11 @@ def rounded(tensor: Tensor, dtype: torch.dtype | None, name: str) -> Tensor:
         return tensor
     result = tensor.to(dtype)
     if not is_finite(result):
-        lost = int((~torch.isfinite(result)).sum())
-        plain = str(dtype).removeprefix("torch.")
+        count = int((~torch.isfinite(result)).sum())
+        format_name = str(dtype).removeprefix("torch.")
         raise OutputError(
-            f"{lost} values of `{name}` do not fit into {plain}; choose bfloat16 or float32.",
+            f"{count} values of `{name}` do not fit into {format_name}; choose bfloat16 or "
+            "float32.",
             tensor=name,
         )
     return result

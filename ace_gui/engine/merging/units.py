@@ -4,20 +4,17 @@ Layers are independent, so that several processes, on one or many machines, can 
 unit holds what a single machine would merge together, such as the matrices of a batch on a GPU. Its
 result does not depend on where it runs or on what ran before. Units depend on the plan alone:
 rounding depends on the batch, and a resumed merge must give the bits of one never interrupted.
-
-As many are merged at a time as memory admits. If the memory of a GPU is full, fewer are.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -32,224 +29,15 @@ from ace_gui.checkpoints.reader import Readings
 from ace_gui.checkpoints.writer import Shard, write_in_place
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.memory_budgets import MemoryBudgets, merged_within
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.tensor_merge import (
-    CROWDED,
-    DIVIDED,
-    FELL_BACK,
     OutputChunk,
     TensorMerge,
     in_the_end,
-    merge_whole,
 )
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.requirements import SIDE_BY_SIDE_BYTES
 from ace_gui.engine.streaming import Executor, checksum, packed, single_threads
-from ace_gui.errors import MethodError, NonFiniteError, lacks_room
-from ace_gui.machine import free_memory
-
-GPU_AHEAD: Final = 4
-"""Batches that are read, uploaded, merged and downloaded at the same time."""
-
-
-@dataclass(eq=False)
-class Reservation:
-    """Memory reserved by one batch. ``limit``: the limit when it was reserved.
-
-    ``contended``: whether other batches ran meanwhile; ``most``: the peak of all reservations in
-    bytes.
-    """
-
-    need: int
-    limit: float
-    contended: bool = False
-    most: int = 0
-
-
-class MemoryBudget:
-    """A memory budget in bytes for batches that run at the same time.
-
-    It shrinks after out-of-memory errors. ``largest``: the most bytes of one batch; a larger one
-    should be divided first. ``too_large``: a single matrix of this many bytes did not fit, so
-    others of this size are not tried.
-    """
-
-    def __init__(self, limit: float) -> None:
-        self.largest = limit
-        self.too_large = math.inf
-        self._limit = limit
-        self._reserved: list[Reservation] = []
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def reserve(self, need: int) -> Iterator[Reservation]:
-        """Wait until the bytes are free, or no other batch runs, and reserve them."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._reserved or self._held + need <= self._limit)
-            reservation = Reservation(need=need, limit=self._limit)
-            self._reserved.append(reservation)
-            for reserved in self._reserved:
-                reserved.contended |= len(self._reserved) > 1
-                reserved.most = max(reserved.most, self._held)
-        try:
-            yield reservation
-        finally:
-            with self._changed:
-                self._reserved.remove(reservation)
-                self._changed.notify_all()
-
-    def shrink(self, reservation: Reservation, matrices: int) -> None:
-        """Reduce the budget after an out-of-memory error.
-
-        If several batches fail, only the first counts. If other batches were running, fewer run at
-        a time from now on. If a batch of several matrices ran alone, batches get smaller. If a
-        single matrix ran alone, matrices of its size or larger are no longer tried.
-        """
-        with self._changed:
-            if not reservation.contended and matrices == 1:
-                self.too_large = min(self.too_large, reservation.need)
-            elif not reservation.contended:
-                self.largest = min(self.largest, reservation.need / 2)
-            elif self._limit == reservation.limit:
-                self._limit = reservation.most / 2
-
-    def admits(self, need: int, matrices: int) -> bool:
-        """Whether a batch of this size should be tried, given the failures so far."""
-        if matrices == 1:
-            return need < self.too_large
-        return need <= self.largest
-
-    @property
-    def _held(self) -> int:
-        return sum(reservation.need for reservation in self._reserved)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryBudgets:
-    """Memory budgets of the ``device``, and of host memory for what does not fit on the device.
-
-    ``share``: fraction of the device memory for each of the batches that run at the same time.
-    """
-
-    device: torch.device
-    gpu: MemoryBudget
-    host: MemoryBudget
-    share: float
-
-
-def budgets_of(device: torch.device, memory_bytes: int | None = None) -> MemoryBudgets:
-    """``memory_bytes``: limit of host memory; None: what is free."""
-    if memory_bytes is None:
-        host = free_memory()
-    else:
-        host = memory_bytes
-    free = bytes_free(device)
-    return MemoryBudgets(
-        device=device,
-        gpu=MemoryBudget(free),
-        share=free / GPU_AHEAD,
-        host=MemoryBudget(min(host, SIDE_BY_SIDE_BYTES)),
-    )
-
-
-def bytes_free(device: torch.device) -> float:
-    """Free GPU memory for this process in bytes; unlimited on the CPU."""
-    if device.type != "cuda":
-        return math.inf
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + unused
-
-
-def merged_within(
-    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, budgets: MemoryBudgets
-) -> list[list[OutputChunk]]:
-    """Merge the matrices of a batch, with as few other batches at the same time as memory requires.
-
-    If a batch does not fit even alone, it is split into halves. If a single matrix does not fit, it
-    is merged on the CPU, within the budget of host memory. The reports mention this. If merging
-    fails for one matrix of a batch, the error is raised for that matrix alone.
-    """
-    is_single = len(works) == 1
-    try:
-        merged = _merged_on_gpu(works, pool, budgets)
-    except (MethodError, NonFiniteError):
-        if is_single:
-            raise
-        return _merged_in_halves(works, pool, budgets)
-    if merged is not None:
-        return merged
-    if is_single:
-        return [_merged_on_cpu(works[0], pool, budgets)]
-    _note_fallback(works, DIVIDED)
-    return _merged_in_halves(works, pool, budgets)
-
-
-def _merged_on_gpu(
-    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, budgets: MemoryBudgets
-) -> list[list[OutputChunk]] | None:
-    """The merged batch; None if it does not fit, also without its stored tensors in memory.
-
-    A try that ran out of memory lowers the limit, so that there are few.
-    """
-    limit = budgets.gpu
-    least = sum(work.gpu_bytes for work in works)
-    most = least + sum(work.stored_bytes for work in works)
-    keeps = most <= budgets.share and limit.admits(most, len(works))
-    needed = most if keeps else least
-    while limit.admits(needed, len(works)):
-        for work in works:
-            work.keeps_experts = keeps
-        with limit.reserve(needed) as reservation:
-            merged = _tried(works, pool)
-        if merged is not None:
-            return merged
-        if budgets.device.type == "cuda":
-            torch.cuda.empty_cache()
-        limit.shrink(reservation, len(works))
-        needed = least
-        keeps = False
-        if reservation.contended:
-            _note_fallback(works, CROWDED)
-    return None
-
-
-def _merged_on_cpu(
-    work: TensorMerge, pool: ThreadPoolExecutor, budgets: MemoryBudgets
-) -> list[OutputChunk]:
-    work.note_fallback(FELL_BACK)
-    with budgets.host.reserve(work.gpu_bytes):
-        return in_the_end(work.pieces(pool))
-
-
-def _merged_in_halves(
-    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, budgets: MemoryBudgets
-) -> list[list[OutputChunk]]:
-    middle = len(works) // 2
-    first = merged_within(works[:middle], pool, budgets)
-    return first + merged_within(works[middle:], pool, budgets)
-
-
-def _note_fallback(works: Sequence[TensorMerge], sentence: str) -> None:
-    for work in works:
-        work.note_fallback(sentence)
-
-
-def _tried(
-    works: Sequence[TensorMerge], pool: ThreadPoolExecutor
-) -> list[list[OutputChunk]] | None:
-    """The result, or None if GPU memory is too small.
-
-    Retries must be outside the except block, because the exception keeps tensors alive.
-    """
-    try:
-        if len(works) == 1:
-            return [in_the_end(works[0].pieces(pool))]
-        return [[piece] for piece in merge_whole(works)]
-    except RuntimeError as error:
-        if not lacks_room(error):
-            raise
-    return None
-
 
 PACKED: Final = 1 << 22
 """Elements of small tensors that form one unit.
@@ -278,17 +66,18 @@ Results may have to wait for the result of the first one: 128 MiB of host memory
 
 @dataclass(frozen=True, kw_only=True)
 class RowMerged:
-    """The result of one row: its elements in order, and its report.
-
-    ``stretches``: the first element and the bytes of each piece. ``written``: CRC-32 of the
-    elements, if they were written to the output instead of sent.
-    """
+    """The result of one row."""
 
     name: str
+    """The row."""
     tensor: str
+    """The stored tensor that it is, or is a part of."""
     stretches: tuple[tuple[int, NDArray[np.uint8]], ...]
+    """Its elements in order: the first element and the bytes of each piece. Empty if written."""
     report: LayerReport
+    """What the merge of the row gave besides."""
     written: int | None = None
+    """CRC-32 of the elements, if they were written to the output instead of sent; None: sent."""
 
     def pieces(self, dtype: torch.dtype) -> Iterator[OutputChunk]:
         """The elements in order, as they are written. ``dtype``: of the tensor in the output."""
@@ -298,27 +87,28 @@ class RowMerged:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitMerged:
-    """The result of a unit.
-
-    ``readings``: checksums of its reads; ``seconds``: duration, including writing.
-    """
+    """The result of a unit."""
 
     rows: tuple[RowMerged, ...]
+    """Of its rows, in order."""
     readings: Readings
+    """Checksums of its reads."""
     seconds: float
+    """How long it took, including writing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedOutput:
-    """Location of the output files, for processes that may reach them.
-
-    ``token``: content of the probe file.
-    """
+    """Location of the output files, for processes that may reach them."""
 
     store: Path
+    """The store's folder, with the probe file."""
     model: Path
+    """The folder of the shards."""
     shards: tuple[Shard, ...]
+    """The files of the model, and their tensors."""
     token: str
+    """Content of the probe file."""
 
     def is_here(self) -> bool:
         """Whether this process, perhaps on another machine, sees the same files."""
@@ -330,16 +120,23 @@ class SharedOutput:
     def write(self, work: TensorMerge, pieces: Iterable[OutputChunk]) -> RowMerged:
         """Write a whole tensor, while its next pieces are computed. Raises OutputError."""
         row = work.row
-        shard_of = {tensor.name: shard for shard in self.shards for tensor in shard.tensors}
-        running = 0
+        shard = self._shard_of(row.tensor)
+        written = 0
         for start, data in _stretches(pieces):
             if start == 0:  # also where the merge of a row starts again, as in ``in_the_end``
-                running = 0
-            write_in_place(self.model, shard_of[row.tensor], row.tensor, start, data)
-            running = checksum(torch.from_numpy(data), running)
+                written = 0
+            write_in_place(self.model, shard, row.tensor, start, data)
+            written = checksum(torch.from_numpy(data), written)
         return RowMerged(
-            name=row.name, tensor=row.tensor, stretches=(), report=work.report, written=running
+            name=row.name, tensor=row.tensor, stretches=(), report=work.report, written=written
         )
+
+    def _shard_of(self, tensor: str) -> Shard:
+        """The file with a tensor."""
+        for shard in self.shards:
+            if any(output.name == tensor for output in shard.tensors):
+                return shard
+        raise KeyError(tensor)
 
 
 Scan = Callable[[PlanRow, Readers, ThreadPoolExecutor], Any]
@@ -348,14 +145,14 @@ Scan = Callable[[PlanRow, Readers, ThreadPoolExecutor], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """What a survey found in some rows, in order.
+    """What a survey found in some rows."""
 
-    ``readings``: checksums of its reads; ``seconds``: duration.
-    """
-
-    found: Sequence[Any]
+    contributions: Sequence[Any]
+    """Of every row, in order."""
     readings: Readings
+    """Checksums of its reads."""
     seconds: float
+    """How long it took."""
 
 
 class Workers(Executor, Protocol):
@@ -402,15 +199,18 @@ def whole_units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.devic
     whole_rows = [row for row in rows if prepared.is_whole(row)]
     if device.type == "cpu":
         return [(row,) for row in whole_rows]
-    together_units: list[Unit] = []
+    all_batches: list[Unit] = []
     for window in packed(whole_rows, _elements, AHEAD):
-        alike: dict[Any, list[PlanRow]] = {}
+        groups: dict[Any, list[PlanRow]] = {}
         for row in window:
-            alike.setdefault(_what_must_agree(row, prepared), []).append(row)
+            groups.setdefault(_what_must_agree(row, prepared), []).append(row)
+        batches: list[Unit] = []
+        for group in groups.values():
+            batches += _even_batches(group)
         indices = {row.name: index for index, row in enumerate(window)}
-        together = [batch for group in alike.values() for batch in _even(group)]
-        together_units += sorted(together, key=lambda batch: indices[batch[0].name])
-    return together_units
+        batches.sort(key=lambda batch: indices[batch[0].name])
+        all_batches += batches
+    return all_batches
 
 
 def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> list[Unit]:
@@ -420,8 +220,9 @@ def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> 
     tensors.
     """
     all_units = whole_units(rows, prepared, device)
-    small = (row for row in rows if not prepared.is_whole(row))
-    return all_units + [tuple(pack) for pack in packed(small, _elements, PACKED)]
+    elementwise = (row for row in rows if not prepared.is_whole(row))
+    all_units += [tuple(pack) for pack in packed(elementwise, _elements, PACKED)]
+    return all_units
 
 
 def _elements(row: PlanRow) -> int:
@@ -437,13 +238,13 @@ def _what_must_agree(row: PlanRow, prepared: Prepared) -> Any:
     return (*kind, method.name, prepared.parameters_of(row))
 
 
-def _even(alike: list[PlanRow]) -> Iterator[Unit]:
-    """Split rows into as few batches as ``FULL`` admits, of about the same size."""
-    most = max(1, FULL // max(1, prod(alike[0].shape)))
-    count = -(-len(alike) // most)
-    for number in range(count):
-        start, stop = (len(alike) * index // count for index in (number, number + 1))
-        yield tuple(alike[start:stop])
+def _even_batches(rows: list[PlanRow]) -> Iterator[Unit]:
+    """Split rows of one shape into as few batches as ``FULL`` admits, of about the same size."""
+    most = max(1, FULL // max(1, prod(rows[0].shape)))
+    count = math.ceil(len(rows) / most)
+    borders = [len(rows) * number // count for number in range(count + 1)]
+    for start, stop in pairwise(borders):
+        yield tuple(rows[start:stop])
 
 
 def scan_rows(scan: Scan, rows: Sequence[PlanRow], readers: Readers) -> Scanned:
@@ -468,7 +269,7 @@ def scan_rows(scan: Scan, rows: Sequence[PlanRow], readers: Readers) -> Scanned:
     if counts is not None:
         contributions[-1] = counts
     seconds = time.monotonic() - started
-    return Scanned(found=contributions, readings=readers.checksums.fresh(), seconds=seconds)
+    return Scanned(contributions=contributions, readings=readers.checksums.fresh(), seconds=seconds)
 
 
 def merge_unit(
@@ -484,17 +285,19 @@ def merge_unit(
     ``TensorMerge.pieces``, and OutputError.
     """
     started = time.monotonic()
-    works = [
-        TensorMerge(row, readers, budgets.device, torch_dtype(dtypes[row.tensor])) for row in unit
-    ]
+    works = []
+    for row in unit:
+        dtype = torch_dtype(dtypes[row.tensor])
+        works.append(TensorMerge(row, readers, budgets.device, dtype))
     with single_threads() as pool:
         pieces: Sequence[Iterable[OutputChunk]]
         if readers.prepared.is_whole(unit[0]):
             pieces = merged_within(works, pool, budgets)
         else:
             pieces = [work.pieces(pool) for work in works]  # computed when they are requested
-        # Whether it is here is checked for each unit, as the folder may be gone.
-        output = shared if shared is not None and shared.is_here() else None
+        output = None
+        if shared is not None and shared.is_here():  # asked for each unit: it may be gone by now
+            output = shared
         merged = tuple(map(partial(_row_merged, output), works, pieces))
     seconds = time.monotonic() - started
     return UnitMerged(rows=merged, readings=readers.checksums.fresh(), seconds=seconds)

@@ -39,12 +39,12 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.merging.journal import can_resume
 from ace_gui.engine.merging.learn import learned
+from ace_gui.engine.merging.memory_budgets import budgets_of, merged_within
 from ace_gui.engine.merging.merge_manifest import AdapterOptions, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import verify_shards
 from ace_gui.engine.merging.surveying import distance_notes, far_lines, plan_ready, surveyed
 from ace_gui.engine.merging.tensor_merge import TensorMerge, rounded
-from ace_gui.engine.merging.units import budgets_of, merged_within
 from ace_gui.engine.output.adapter_store import AdapterStore
 from ace_gui.engine.output.model_card import CARD, adapter_card, lineage_of
 from ace_gui.engine.planning.adapter_plan import (

@@ -40,13 +40,13 @@ from ace_gui.engine.inspecting.layer_spectra import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.distil import found_result
 from ace_gui.engine.merging.learn import learned
+from ace_gui.engine.merging.memory_budgets import budgets_of, merged_within
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.tensor_merge import TensorMerge
-from ace_gui.engine.merging.units import budgets_of, merged_within
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report import report_tables as tables
 from ace_gui.engine.report.report_content import Content

@@ -212,10 +212,10 @@ def test_counts_are_sent_as_one_sum(gpt2: Family):
     survey = declared.due(SurveyContext.of_model(group.parameters, len(prepared.experts)))
     scan = partial(row_contribution, survey=survey, measure=of_deltas)
     readers = Readers(prepared)
-    found = scan_rows(scan, group.rows, readers).found
+    found = scan_rows(scan, group.rows, readers).contributions
     assert len(found) == len(group.rows) > 2
     assert [each is None for each in found] == [True] * (len(found) - 1) + [False]
-    apart = [scan_rows(scan, [row], readers).found[0] for row in group.rows]
+    apart = [scan_rows(scan, [row], readers).contributions[0] for row in group.rows]
     assert torch.equal(found[-1], sum(apart))
 
 

@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.contract.events import TensorFinished
+from ace_gui.engine.merging import memory_budgets, tensor_merge, units
 from ace_gui.engine.merging import merge as merging
-from ace_gui.engine.merging import tensor_merge, units
+from ace_gui.engine.merging.memory_budgets import GPU_AHEAD, MemoryBudget, budgets_of
 from ace_gui.engine.merging.merge import merge, under_way
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL, reports
@@ -27,7 +28,6 @@ from ace_gui.engine.merging.tensor_merge import (
     TensorMerge,
     merge_whole,
 )
-from ace_gui.engine.merging.units import GPU_AHEAD, MemoryBudget, budgets_of
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import NonFiniteError, ResourceError
@@ -83,7 +83,7 @@ class Gpu:
         self._room = room
         self._held: list[int] = []
         self._changed = threading.Condition()
-        for module in (tensor_merge, units):
+        for module in (tensor_merge, memory_budgets):
             monkeypatch.setattr(module, "merge_whole", partial(self._merge, merge_whole))
         monkeypatch.setattr(merging, "resolve_device", lambda name: torch.device(name))
         monkeypatch.setattr(units, "FULL", together * 32 * 32)

@@ -14,9 +14,10 @@ from safetensors.torch import save_file
 
 from ace_gui.engine import streaming
 from ace_gui.engine.merging import surveying
+from ace_gui.engine.merging.method_steps import merge_deltas
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.task_vectors import TaskVectors
-from ace_gui.engine.merging.tensor_merge import OutputChunk, in_the_end, merge_deltas
+from ace_gui.engine.merging.tensor_merge import OutputChunk, in_the_end
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.methods import METHODS

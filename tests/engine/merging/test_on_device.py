@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save_file
 from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectra import spectrum, subspaces
-from ace_gui.engine.merging import units
+from ace_gui.engine.merging import memory_budgets, units
+from ace_gui.engine.merging.memory_budgets import GPU_AHEAD, MemoryBudget, budgets_of, merged_within
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import reports
 from ace_gui.engine.merging.tensor_merge import DIVIDED, FELL_BACK, TensorMerge
-from ace_gui.engine.merging.units import GPU_AHEAD, MemoryBudget, budgets_of, merged_within
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import whole_bytes
@@ -154,7 +154,7 @@ def test_the_processor_merges_no_more_at_a_time_than_it_has_room_for(
 ):
     """What a GPU has no room for waits for room in the processor's memory."""
     there, most, lock = [0], [0], threading.Lock()
-    honest = units.TensorMerge.pieces
+    honest = TensorMerge.pieces
 
     def counted(work, pool):
         if not prepared.is_whole(work.row):
@@ -169,11 +169,11 @@ def test_the_processor_merges_no_more_at_a_time_than_it_has_room_for(
         with lock:
             there[0] -= work.gpu_bytes
 
-    monkeypatch.setattr(units.TensorMerge, "pieces", counted)
+    monkeypatch.setattr(TensorMerge, "pieces", counted)
     monkeypatch.setattr(units, "FULL", 1)
     rows = [row for row in prepared.plan.rows if row.disposition == "merged"]
     room = 2 * max(whole_bytes(row, prepared) for row in rows)
-    monkeypatch.setattr(units, "SIDE_BY_SIDE_BYTES", room)
+    monkeypatch.setattr(memory_budgets, "SIDE_BY_SIDE_BYTES", room)
     with DeviceStandIn().installed():
         merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
     assert 0 < most[0] <= room
@@ -236,7 +236,7 @@ def test_every_thread_says_for_which_gpu_it_works(prepared: Prepared, tmp_path):
 
 
 def test_room_is_unlimited_on_the_processor():
-    assert units.bytes_free(torch.device("cpu")) == math.inf
+    assert memory_budgets.bytes_free(torch.device("cpu")) == math.inf
     assert MemoryBudget(math.inf).admits(10**12, 2)
 
 

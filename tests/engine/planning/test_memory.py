@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.plan import DISK, CheckVerdict
 from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.method_steps import merge_deltas
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.task_vectors import TaskVectors
-from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.modules.stored import MODULES
 from ace_gui.engine.planning import requirements as budget
 from ace_gui.engine.planning.prepare import prepare
