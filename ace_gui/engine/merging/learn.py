@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -114,10 +115,10 @@ def _sources(prepared: Prepared, need: Need) -> list[Calibration]:
     """The data of every expert. Raises TaskError if there is none."""
     require_calibration(prepared.recipe, prepared.needs[need])
     limit = _most_inputs(prepared, need)
-    return [
-        calibration(prepared, t, labelled=need is Need.LOSS, limit=limit)
-        for t in range(len(prepared.experts))
-    ]
+    sources = []
+    for t in range(len(prepared.experts)):
+        sources.append(calibration(prepared, t, labelled=need is Need.LOSS, limit=limit))
+    return sources
 
 
 def _most_inputs(prepared: Prepared, need: Need) -> int:
@@ -230,7 +231,7 @@ class _Work:
             need=self._need,
             expert="",
             model=str(self._prepared.plan.recipe.base_model),
-            inputs=tuple(task_input for source in self._sources for task_input in source.inputs()),
+            inputs=tuple(chain.from_iterable(source.inputs() for source in self._sources)),
             seed=SEED,
             tensors={name: name for name in self._names},
         )
@@ -239,7 +240,7 @@ class _Work:
         yield _finished_event(self._prepared, self._curves())
 
     def _by_block(self) -> Progress:
-        """Learn one block after another."""
+        """Learn the values of one block after another."""
         title = TITLE.format(self._prepared.method.title)
         blocks = LearningByBlock(
             self._readers,
@@ -296,16 +297,7 @@ class _Work:
             data = task.data
             seed = (self._prepared.plan.recipe.seed, index)
             if self._need is Need.ANSWERS:
-                expected = self._answers[data.name]
-                objectives.append(
-                    AlignedTask(
-                        task.evaluator(),
-                        expected,
-                        size=parameters.batch,
-                        seed=seed,
-                        hidden=self._learning.hidden_weight(parameters),
-                    )
-                )
+                objectives.append(self._aligned_task(task, seed))
                 continue
             if not labelled and not KINDS[data.kind].has_entropy:
                 self._warn(
@@ -313,7 +305,9 @@ class _Work:
                     "was left out of learning."
                 )
                 continue
-            targets = KINDS[data.kind].targets(data, task.loading.config) if labelled else None
+            targets = None
+            if labelled:
+                targets = KINDS[data.kind].targets(data, task.loading.config)
             objective = TaskObjective(
                 task.evaluator(),
                 targets,
@@ -329,6 +323,17 @@ class _Work:
                 key="kind",
             )
         return objectives
+
+    def _aligned_task(self, task: TaskModel, seed: tuple[int, ...]) -> AlignedTask:
+        """A task that learns from its expert's answers."""
+        parameters = self._prepared.parameters
+        return AlignedTask(
+            task.evaluator(),
+            self._answers[task.data.name],
+            size=parameters.batch,
+            seed=seed,
+            hidden=self._learning.hidden_weight(parameters),
+        )
 
     def _stage(self, number: int, experts: list[int], models: Sequence[TaskModel]) -> Progress:
         """Learn the values of some experts. Each stage is stored as one file."""
@@ -360,7 +365,8 @@ class _Work:
         loop = Loop(values, minimised, parameters, plain=learning.plain_descent, window=window)
         owners = [self._prepared.plan.recipe.expert_names[t] for t in experts]
         title = TITLE.format(self._prepared.method.title)
-        title += f", {plain(owners[0])}" if learning.per_expert else ""
+        if learning.per_expert:
+            title += f", {plain(owners[0])}"
         yield from trained(
             loop, self._folder, number, title=title, experts=owners, curve=learning.curve
         )
@@ -379,12 +385,15 @@ class _Work:
         learning = self._learning
         parameters = self._prepared.parameters
         total = len(self._prepared.experts)
-        shared = {} if learning.shared is None else learning.shared(parameters, total)
+        shared = {}
+        if learning.shared is not None:
+            for name, value in learning.shared(parameters, total).items():
+                shared[name] = value.to(self._device)
         rows = []
         values = {}
         for plan_row in self._rows:
-            only = [index for index, t in enumerate(plan_row.experts) if t in experts]
-            if not only:
+            indices = [index for index, t in enumerate(plan_row.experts) if t in experts]
+            if not indices:
                 continue
             row = LearnedRow(
                 plan_row,
@@ -393,13 +402,14 @@ class _Work:
                 self._cache,
                 self._folder,
                 self._device,
-                only if learning.per_expert else None,
+                indices if learning.per_expert else None,
             )
-            start = learning.start(row.own_vectors, parameters, row.findings)
-            values[row.name] = {n: value.to(self._device, copy=True) for n, value in start.items()}
+            values_of_row = {}
+            for name, value in learning.start(row.own_vectors, parameters, row.findings).items():
+                values_of_row[name] = value.to(self._device, copy=True)
+            values[row.name] = values_of_row
             row.close()
             rows.append(row)
-        shared = {name: value.to(self._device) for name, value in shared.items()}
         seed = self._prepared.plan.recipe.seed
         return MergedValues(learning, parameters, rows, values, shared, seed=seed)
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
@@ -31,6 +32,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ace_gui.checkpoints.header import tag_of
+from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import file_digest
 from ace_gui.checkpoints.reader import ReadChecksums, TensorReader
 from ace_gui.checkpoints.staging import discard, mark
@@ -60,28 +62,30 @@ MODEL = "model"
 
 @dataclass(frozen=True)
 class FinishedTensor:
-    """The journal's entry for a tensor: the CRC-32 of its bytes, and the report of each row."""
+    """The journal's entry for a tensor."""
 
     tensor: str
+    """Its name."""
     checksum: int
+    """CRC-32 of its bytes."""
     reports: tuple[LayerReport, ...]
+    """Of its rows, in order."""
 
 
 @dataclass
-class _Unfinished:
-    """A partly written tensor: the reports of its rows, and the CRC-32 of its bytes so far."""
+class _PartlyWritten:
+    """A tensor of which some rows are written."""
 
     assembly: Assembly = field(default_factory=Assembly)
+    """Rows that wait for others before them."""
     reports: list[LayerReport] = field(default_factory=list)
+    """Of the rows so far."""
     checksum: int = 0
+    """CRC-32 of the bytes so far."""
 
 
 class MergeStore:
-    """An open store. Use ``create``, ``resume`` or ``finished``, and close it.
-
-    ``done``: reports of finished tensors, one per row, by tensor. ``rows_done``: number of merged
-    rows, including those of an unfinished tensor.
-    """
+    """An open store. Use ``create`` or ``resume``, and close it."""
 
     def __init__(
         self,
@@ -93,10 +97,12 @@ class MergeStore:
         self.folder = folder
         self.manifest = manifest
         self.done = {name: entry.reports for name, entry in journal.entries.items()}
+        """By finished tensor, the reports of its rows."""
         self._writer = writer
         self._journal = journal
-        self._unfinished: defaultdict[str, _Unfinished] = defaultdict(_Unfinished)
+        self._unfinished: defaultdict[str, _PartlyWritten] = defaultdict(_PartlyWritten)
         self.rows_done = sum(map(len, self.done.values()))
+        """Number of merged rows, including those of an unfinished tensor."""
 
     @property
     def model(self) -> Path:
@@ -154,7 +160,9 @@ class MergeStore:
             start = row.part.start
             piece = complete
         self._writer.write_part(row.tensor, start, piece)
-        tensor.checksum = checksum(piece, tensor.checksum if start else 0)
+        if start == 0:  # also where the merge of a row starts again
+            tensor.checksum = 0
+        tensor.checksum = checksum(piece, tensor.checksum)
 
     def was_written(self, row: PlanRow, crc: int) -> None:
         """Record that another process has written a whole tensor; ``crc``: CRC-32 of its bytes.
@@ -171,11 +179,10 @@ class MergeStore:
             return
         tensor = self._unfinished.pop(row.tensor)
         self._writer.mark_written(row.tensor)
-        self.done[row.tensor] = tuple(tensor.reports)
+        reports_of_rows = tuple(tensor.reports)
+        self.done[row.tensor] = reports_of_rows
         self._journal.add(
-            FinishedTensor(
-                tensor=row.tensor, checksum=tensor.checksum, reports=self.done[row.tensor]
-            )
+            FinishedTensor(tensor=row.tensor, checksum=tensor.checksum, reports=reports_of_rows)
         )
 
     def reader(self) -> Callable[[str], Tensor]:
@@ -183,13 +190,16 @@ class MergeStore:
 
         Raises CheckpointError.
         """
-        shards = planned_shards(self.manifest)
-        files = {s.file_name: opened_file(self.model / s.file_name)[0] for s in shards}
-        shard_of = {tensor.name: shard for shard in shards for tensor in shard.tensors}
+        files: dict[str, Checkpoint] = {}  # by tensor
+        stored_names: dict[str, str] = {}
+        for shard in planned_shards(self.manifest):
+            file, _ = opened_file(self.model / shard.file_name)
+            for tensor in shard.tensors:
+                files[tensor.name] = file
+                stored_names[tensor.name] = shard.stored_name(tensor.name)
 
         def read(name: str) -> Tensor:
-            shard = shard_of[name]
-            return TensorReader(files[shard.file_name]).read(shard.stored_name(name))
+            return TensorReader(files[name]).read(stored_names[name])
 
         return read
 
@@ -234,17 +244,23 @@ def read_finished(folder: Path) -> Manifest:
 def reports(folder: Path) -> dict[str, LayerReport]:
     """The reports of all finished rows in the journal of a store, by row name."""
     _, finished = read_journal(folder, FinishedTensor)
-    return {report.name: report for entry in finished.values() for report in entry.reports}
+    by_row: dict[str, LayerReport] = {}
+    for entry in finished.values():
+        for report in entry.reports:
+            by_row[report.name] = report
+    return by_row
 
 
 def is_outdated(manifest: Manifest) -> bool:
     """Whether any file that was read has changed in size or modification time, or is gone."""
     try:
-        stamps = [Path(stamp.path).stat() for stamp in manifest.inputs]
+        for stamp in manifest.inputs:
+            status = Path(stamp.path).stat()
+            if (status.st_size, status.st_mtime_ns) != (stamp.size, stamp.mtime_ns):
+                return True
     except OSError:
         return True
-    now = [(stamp.st_size, stamp.st_mtime_ns) for stamp in stamps]
-    return now != [(stamp.size, stamp.mtime_ns) for stamp in manifest.inputs]
+    return False
 
 
 def checksums(folder: Path) -> dict[str, int]:
@@ -256,10 +272,9 @@ def checksums(folder: Path) -> dict[str, int]:
 def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
     """The weight files of the store's model and the tensors in each."""
     shapes = {row.tensor: row.tensor_shape for row in manifest.rows if row.in_base}
-    tensors = [
-        OutputTensor(name=name, dtype=dtype, shape=shapes[name])
-        for name, dtype in manifest.dtypes.items()
-    ]
+    tensors = []
+    for name, dtype in manifest.dtypes.items():
+        tensors.append(OutputTensor(name=name, dtype=dtype, shape=shapes[name]))
     return plan_parts(tensors, manifest.shard_bytes, manifest.stems, manifest.metadata)
 
 
@@ -274,7 +289,7 @@ def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
             item.unlink()
 
 
-class _Written(JournalEntry, Protocol):
+class _WrittenEntry(JournalEntry, Protocol):
     """A line about a tensor that was written."""
 
     @property
@@ -282,7 +297,7 @@ class _Written(JournalEntry, Protocol):
         """The CRC-32 of its bytes."""
 
 
-_Entry = TypeVar("_Entry", bound=_Written)
+_Entry = TypeVar("_Entry", bound=_WrittenEntry)
 
 
 def continued_writer(
@@ -302,17 +317,20 @@ def continued_writer(
 
 def intact(folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]) -> list[str]:
     """The tensors whose bytes on disk have these checksums, in the order of the files."""
-    damaged = []
+    intact_tensors = []
     for shard in shards:
-        reader = TensorReader(opened_file(folder / shard.file_name)[0])
+        file, _ = opened_file(folder / shard.file_name)
+        reader = TensorReader(file)
         for tensor in shard.tensors:
-            running = 0
+            if tensor.name not in checksums:
+                continue
+            checksum_on_disk = 0
             name = shard.stored_name(tensor.name)
-            for part in parts_of(prod(tensor.shape)) if tensor.name in checksums else ():
-                running = checksum(reader.read_part(name, *part), running)
-            if checksums.get(tensor.name) == running:
-                damaged.append(tensor.name)
-    return damaged
+            for start, stop in parts_of(prod(tensor.shape)):
+                checksum_on_disk = checksum(reader.read_part(name, start, stop), checksum_on_disk)
+            if checksum_on_disk == checksums[tensor.name]:
+                intact_tensors.append(tensor.name)
+    return intact_tensors
 
 
 def write_verified(
@@ -322,7 +340,8 @@ def write_verified(
 
     Raises OutputError and ResourceError.
     """
-    total = sum(tensor.nbytes for shard in shards for tensor in shard.tensors)
+    planned = chain.from_iterable(shard.tensors for shard in shards)
+    total = sum(tensor.nbytes for tensor in planned)
     done = 0
     writer = VerifiedWriter(folder, shards)
     for name, tensor in tensors:
@@ -371,13 +390,15 @@ def verify_shards(
     OutputError if a name, shape, dtype or byte differs, a value is not finite, or a file cannot be
     read.
     """
-    return {
-        shard.file_name: _verified_shard(folder / shard.file_name, shard, checksums)
-        for shard in shards
-    }
+    digests = {}
+    for shard in shards:
+        name = shard.file_name
+        digests[name] = _digest_of_verified(folder / name, shard, checksums)
+    return digests
 
 
-def _verified_shard(path: Path, shard: Shard, checksums: Mapping[str, int]) -> str:
+def _digest_of_verified(path: Path, shard: Shard, checksums: Mapping[str, int]) -> str:
+    """The SHA-256 of a shard, after its content was compared."""
     try:
         with single_threads(2) as pool:  # hashing releases the GIL and takes as long as the rest
             digest = pool.submit(file_digest, path)
@@ -388,6 +409,7 @@ def _verified_shard(path: Path, shard: Shard, checksums: Mapping[str, int]) -> s
 
 
 def _require_planned(path: Path, shard: Shard, checksums: Mapping[str, int]) -> None:
+    """Raise OutputError unless a shard's content is what was planned and written."""
     with safe_open(path, framework="pt", backend="pread") as file:
         if set(file.keys()) != {shard.stored_name(tensor.name) for tensor in shard.tensors}:
             raise _wrong(path, "the names of its tensors differ")

@@ -59,8 +59,11 @@ class SurveyGroup:
     """The rows of one survey."""
 
     method: MergeMethod[Any]
+    """The method of the rows."""
     parameters: Any
+    """The method's parameters for the rows."""
     rows: tuple[PlanRow, ...]
+    """Every row that it merges with these parameters."""
 
 
 def surveyed(
@@ -80,25 +83,25 @@ def surveyed(
     prepared = readers.prepared
     saved = _saved(store)
     findings = prepared.groundwork.findings
-    if only is None:
-        parameters = None
-    else:
-        parameters = prepared.parameters_of(only)
+    only_parameters = None
+    if only is not None:
+        only_parameters = prepared.parameters_of(only)
     scan = scanned_here(readers)
     if workers is not None:
         scan = partial(_scanned_by, workers, readers)
     for group in groups(prepared):
-        if only is not None and group.parameters != parameters:
+        if only is not None and group.parameters != only_parameters:
             continue
         key = (group.method.name, group.parameters)
-        if key not in findings and saved.get(_label(group)) is not None:
-            findings[key] = saved[_label(group)]
+        label = _label(group)
+        if key not in findings and saved.get(label) is not None:
+            findings[key] = saved[label]
         if key not in findings:
             if _wants_norms(group.method, group.parameters):
                 findings[key] = yield from _norms(group, len(prepared.experts), scan)
             else:
                 findings[key] = yield from _findings_of(group, prepared, scan)
-        saved[_label(group)] = findings[key]
+        saved[label] = findings[key]
     if saved and store is not None:
         keep_json(store / SURVEY, saved)
 
@@ -109,27 +112,27 @@ def _findings_of(
     """The findings of the method's surveys of the model, or of earlier ones that are the same."""
     context = SurveyContext.of_model(group.parameters, len(prepared.experts))
     surveys = prepared.groundwork.surveys
-    for declared in group.method.surveys_over(Range.MODEL, group.parameters):
-        survey = declared.due(context)
+    for method_survey in group.method.surveys_over(Range.MODEL, group.parameters):
+        survey = method_survey.due(context)
         if survey is None:
             continue
-        key = _survey_key(group, declared)
+        key = _survey_key(group, method_survey)
         if key not in surveys:
             yield from passes(survey, group.rows, scan, TITLE)
             surveys[key] = survey.findings
-        context = declared.context_with(context, surveys[key])
+        context = method_survey.context_with(context, surveys[key])
     return context.findings
 
 
-def _survey_key(group: SurveyGroup, declared: MethodSurvey) -> Hashable:
+def _survey_key(group: SurveyGroup, method_survey: MethodSurvey) -> Hashable:
     """Equal for surveys with the same findings: of the same rows, with the same parameters used."""
     values = asdict(group.parameters)
-    if declared.uses is None:
+    if method_survey.uses is None:
         names = tuple(values)
     else:
-        names = declared.uses
+        names = method_survey.uses
     used = tuple(values[name] for name in names)
-    return (group.method.name, declared.finds, used, tuple(row.name for row in group.rows))
+    return (group.method.name, method_survey.finds, used, tuple(row.name for row in group.rows))
 
 
 def waits(row: PlanRow, prepared: Prepared) -> bool:
@@ -174,10 +177,13 @@ def scanned_here(readers: Readers) -> Scanning:
 def _scanned_by(
     workers: Workers, readers: Readers, scan: Scan, rows: Sequence[PlanRow]
 ) -> Iterator[Sequence[Any] | None]:
+    """Scan by workers."""
     for scanned in workers.scanned(scan, rows):
-        if scanned is not None:
-            readers.checksums.merge(scanned.readings)
-        yield None if scanned is None else scanned.contributions
+        if scanned is None:
+            yield None
+            continue
+        readers.checksums.merge(scanned.readings)
+        yield scanned.contributions
 
 
 def _norms(
@@ -185,18 +191,21 @@ def _norms(
 ) -> Generator[PassProgress | None, None, Findings]:
     """For each role, the mean norm of the method's results without findings."""
     norms: list[float | None] = []
-    for fresh_norms in scan(_norm, group.rows):
-        norms += fresh_norms or ()
-        done = PassProgress(title=TITLE, done=len(norms), total=len(group.rows))
-        yield done if fresh_norms else None
+    for next_norms in scan(_norm, group.rows):
+        if not next_norms:
+            yield None
+            continue
+        norms += next_norms
+        yield PassProgress(title=TITLE, done=len(norms), total=len(group.rows))
     by_role: dict[str, list[float]] = {}
     for row, norm in zip(group.rows, norms, strict=True):
         if norm is not None:
             by_role.setdefault(row.role, []).append(norm)
-    return {
-        role: (math.fsum(norms_of_role) / len(norms_of_role),) * experts
-        for role, norms_of_role in by_role.items()
-    }
+    means: dict[str, tuple[float, ...]] = {}
+    for role, norms_of_role in by_role.items():
+        mean = math.fsum(norms_of_role) / len(norms_of_role)
+        means[role] = (mean,) * experts  # a finding has a number for each expert
+    return means
 
 
 def _norm(row: PlanRow, readers: Readers, _: ThreadPoolExecutor) -> float | None:
@@ -204,9 +213,10 @@ def _norm(row: PlanRow, readers: Readers, _: ThreadPoolExecutor) -> float | None
     if not row.experts:
         return None
 
-    def norm(of: PlanRow) -> float:
-        delta = merge_deltas(of, readers.prepared, TaskVectors(of, readers, CPU)).delta
-        return math.sqrt(energy(delta))
+    def norm(resolved: PlanRow) -> float:
+        task_vectors = TaskVectors(resolved, readers, CPU)
+        merged = merge_deltas(resolved, readers.prepared, task_vectors)
+        return math.sqrt(energy(merged.delta))
 
     with merging_of(row.name, readers.names_of(row)):
         return finding(norm, row, readers)
@@ -229,16 +239,20 @@ def passes(
 
     ``measure``: the survey's figures of a row, or of a part of it.
     """
-    unfinished = True
-    while unfinished:
+    scan_row = partial(row_contribution, survey=survey, measure=measure)
+    needs_pass = True
+    while needs_pass:
         done = 0
-        for contribution in scan(partial(row_contribution, survey=survey, measure=measure), rows):
-            for measured in contribution or ():
-                if measured is not None:
-                    survey.add(measured)
+        for contributions in scan(scan_row, rows):
+            if not contributions:
+                yield None
+                continue
+            for contribution in contributions:
+                if contribution is not None:
+                    survey.add(contribution)
                 done += 1
-            yield PassProgress(title=title, done=done, total=len(rows)) if contribution else None
-        unfinished = survey.finish_pass()
+            yield PassProgress(title=title, done=done, total=len(rows))
+        needs_pass = survey.finish_pass()
 
 
 def row_contribution(
@@ -250,18 +264,18 @@ def row_contribution(
 ) -> Tensor | None:
     """The contribution of one row; None if it has none."""
 
-    def measured(of: PlanRow) -> Tensor | None:
-        if not of.experts:
+    def measured(resolved: PlanRow) -> Tensor | None:
+        if not resolved.experts:
             return None
         if survey.whole_tensor:
-            return measure(survey, of, readers, None)
-        of_part = partial(measure, survey, of, readers)
+            return measure(survey, resolved, readers, None)
+        measure_part = partial(measure, survey, resolved, readers)
         total = None
-        for sums in ordered(pool, of_part, parts_of_pass(prod(of.shape))):
+        for contribution in ordered(pool, measure_part, parts_of_pass(prod(resolved.shape))):
             if total is None:
-                total = sums
+                total = contribution
             else:
-                total = total.add_(sums)
+                total = total.add_(contribution)
         return total
 
     # Experts with NaN or Inf in the row are excluded if the recipe says so.
@@ -270,6 +284,7 @@ def row_contribution(
 
 
 def _label(group: SurveyGroup) -> str:
+    """The key of a group's findings in the file."""
     return json.dumps([group.method.name, asdict(group.parameters)], sort_keys=True)
 
 
@@ -288,6 +303,8 @@ def _saved(store: Path | None) -> dict[str, Findings]:
 
 
 MATRICES: Final = 32
+"""Matrices of which some elements are read, about."""
+
 BLOCK: Final = 1 << 14
 """Elements read from the middle of each matrix."""
 
@@ -302,8 +319,8 @@ def distance_checks(prepared: Prepared) -> tuple[Check, ...]:
     distances = prepared.groundwork.distances
     if not distances:
         recipe = prepared.recipe
-        weighs = zip(recipe.expert_names, recipe.weights, strict=True)
-        weights = {name: float(weight != 0) for name, weight in weighs}
+        pairs = zip(recipe.expert_names, recipe.weights, strict=True)
+        weights = {name: float(weight != 0) for name, weight in pairs}  # 1, or 0 if it has no part
         matrices = [row for row in _compared(prepared) if len(row.shape) > 1]
         sample = matrices[:: max(1, len(matrices) // MATRICES)]
         changes = relative_changes(_energies(prepared, sample, BLOCK), weights)
