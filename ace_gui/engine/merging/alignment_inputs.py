@@ -60,7 +60,9 @@ class Parts:
     """The inputs of a task, by their indices."""
 
     trained: tuple[int, ...]
+    """Those that are trained with."""
     kept_back: tuple[int, ...]
+    """Those that show when the merge is best."""
 
 
 def parts_of(count: int, seed: tuple[int, ...]) -> Parts:
@@ -145,7 +147,9 @@ def compared_inputs(
     sources: Sequence[Calibration], device: torch.device
 ) -> Generator[PassProgress, None, dict[tuple[str, str], float]]:
     """What ``distinctions_by`` says of every expert. One expert after another is loaded."""
-    tasks = [data for source in sources for data, _ in source.tasks]
+    tasks: list[TaskData] = []
+    for source in sources:
+        tasks += [data for data, _ in source.tasks]
     loaded = Loaded(device)
     distinctions: dict[tuple[str, str], float] = {}
     for source in sources:
@@ -252,9 +256,10 @@ def _exchanged(first: str, second: str, distinctions: Mapping[tuple[str, str], f
 
 def _is_no_better(task: str, distinctions: Mapping[tuple[str, str], float]) -> bool:
     """Whether a task's expert tells its own inputs apart no better than those of two others."""
-    of_other_inputs = [
-        value for (expert, inputs), value in distinctions.items() if expert == task != inputs
-    ]
+    of_other_inputs = []
+    for (expert, inputs), value in distinctions.items():
+        if expert == task and inputs != task:
+            of_other_inputs.append(value)
     if len(of_other_inputs) < 2:
         return False
     mean = math.fsum(of_other_inputs) / len(of_other_inputs)

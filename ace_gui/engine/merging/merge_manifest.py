@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import torch
 
@@ -18,6 +18,7 @@ from ace_gui.checkpoints.input_files import FileStamp
 from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.engine.merging.memory_budgets import GPU_AHEAD
 from ace_gui.engine.merging.units import Workers
+from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import spelled_out
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import matrices_at_once
@@ -143,8 +144,10 @@ class Manifest:
         """The differences in words, for users who want to resume."""
         changed = changed_files(self.inputs, later.inputs)
         # Trying a merge does not change it.
-        recipes = [replace(manifest.recipe, check=SanityCheck.AUTO) for manifest in (self, later)]
-        changed += ["recipe"] if recipes[0] != recipes[1] else []
+        recipe = replace(self.recipe, check=SanityCheck.AUTO)
+        later_recipe = replace(later.recipe, check=SanityCheck.AUTO)
+        if recipe != later_recipe:
+            changed.append("recipe")
         ignored = {"recipe", "inputs", "libraries", "warnings", "notes", "code", "added_methods"}
         names = [item.name for item in fields(self) if item.name not in ignored]
         changed += [name for name in names if getattr(self, name) != getattr(later, name)]
@@ -174,9 +177,8 @@ def make_manifest(
     The number of workers is left out, because each worker merges one unit at a time.
     """
     plan = prepared.plan
-    at_once = 1 if workers else GPU_AHEAD
-    if workers is None and device.type == "cpu":
-        at_once = matrices_at_once(prepared, memory_bytes)
+    place = _place(prepared, device, memory_bytes, workers)
+    statistics_of_needs = prepared.groundwork.statistics.values()
     return Manifest(
         code=code_digest(*COMPUTING),
         added_methods=added_sources(plan.recipe.methods),
@@ -191,17 +193,33 @@ def make_manifest(
         stems=prepared.base.checkpoint.stems,
         metadata=prepared.base.checkpoint.metadata,
         shard_bytes=SHARD_BYTES,
-        device=str(device) if workers is None else workers.device,
-        threads=torch.get_num_threads() if workers is None else workers.threads,
-        side_by_side=at_once,
+        device=place.device,
+        threads=place.threads,
+        side_by_side=place.side_by_side,
         products=product_library(),
-        measurements=tuple(
-            statistics.key
-            for statistics in chain.from_iterable(prepared.groundwork.statistics.values())
-        ),
+        measurements=tuple(item.key for item in chain.from_iterable(statistics_of_needs)),
         warnings=warnings,
         notes=notes,
     )
+
+
+class _Place(NamedTuple):
+    """Where a merge is computed: fields of the manifest."""
+
+    device: str
+    threads: int
+    side_by_side: int
+
+
+def _place(
+    prepared: Prepared, device: torch.device, memory_bytes: int | None, workers: Workers | None
+) -> _Place:
+    if workers is not None:
+        return _Place(device=workers.device, threads=workers.threads, side_by_side=1)
+    at_once = GPU_AHEAD
+    if device.type == "cpu":
+        at_once = matrices_at_once(prepared, memory_bytes)
+    return _Place(device=str(device), threads=torch.get_num_threads(), side_by_side=at_once)
 
 
 def _dtypes(plan: Plan, *, as_output: bool) -> dict[str, str]:
@@ -221,16 +239,21 @@ def layout_digest(prepared: Prepared) -> str:
     """
     digest = hashlib.sha256()
     for model in (prepared.base, *prepared.experts):
-        rows = chain.from_iterable(
-            (name, token_rows.tobytes()) for name, token_rows in sorted(model.token_rows.items())
-        )
-        for part in chain([sorted(model.own_names.items())], _offsets(model.checkpoint), rows):
+        for part in _determining_values(model):
             if isinstance(part, bytes):
-                text = part
+                digest.update(part)
             else:
-                text = repr(part).encode("utf-8", "surrogatepass")
-            digest.update(text)
+                digest.update(repr(part).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
+
+
+def _determining_values(model: OpenedModel) -> Iterator[object]:
+    """What determines which bytes of a model are merged, and how."""
+    yield sorted(model.own_names.items())
+    yield from _offsets(model.checkpoint)
+    for name, token_rows in sorted(model.token_rows.items()):
+        yield name
+        yield token_rows.tobytes()
 
 
 def _offsets(checkpoint: Checkpoint) -> Iterator[object]:

@@ -30,10 +30,10 @@ def quantisation_noise(row: PlanRow, readers: Readers) -> float | None:
     experts have no change. Raises the errors of reading.
     """
     base = _rounding(readers.base, row.tensor)
-    roundings = [
-        _of_change(base, readers.experts[t], answering_name(row, readers.experts[t].model))
-        for t in row.experts
-    ]
+    roundings = []
+    for t in row.experts:
+        expert = readers.experts[t]
+        roundings.append(_of_change(base, expert, answering_name(row, expert.model)))
     if not any(roundings):
         return None
     gram_TT, base_energy = gram(row, readers, _sampled(prod(row.shape)))
@@ -52,6 +52,7 @@ def _of_change(base: float, expert: ModelReader, name: str) -> float:
 
 
 def _rounding(model: ModelReader, name: str) -> float:
+    """The rounding of a quantised tensor, relative to its energy; 0 for others."""
     info = model.model.checkpoint.tensors[model.model.own_names[name]]
     if isinstance(info, DerivedInfo):
         return info.rounding(model.reader)

@@ -154,14 +154,12 @@ class Readers:
         self.prepared = prepared
         self._files = prepared.files
         self.checksums = ReadChecksums()
+        checksums = None
         if with_checksums:
-            recording = self.checksums
-        else:
-            recording = None
-        self.base = ModelReader(prepared.base, checksums=recording)
-        self.experts = tuple(
-            ModelReader(expert, self.base, recording) for expert in prepared.experts
-        )
+            checksums = self.checksums
+        self.base = ModelReader(prepared.base, checksums=checksums)
+        experts = [ModelReader(expert, self.base, checksums) for expert in prepared.experts]
+        self.experts = tuple(experts)
 
     def names_of(self, row: PlanRow) -> tuple[str, ...]:
         """The names of the row's experts, in order."""
@@ -181,7 +179,7 @@ class Readers:
         self.checksums.require_unchanged(self._files)
 
 
-Found = TypeVar("Found")
+Result = TypeVar("Found")
 
 CHOICE: Final = (
     " Or choose to keep the base's tensor, or to leave the expert out of it: `non_finite` in a "
@@ -191,18 +189,17 @@ CHOICE: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedRow:
-    """How to continue. ``row``: the row with the remaining experts; without any, the base is kept.
-
-    ``found``: by name what each excluded expert has there ("3 NaN values (first at [0, 3])").
-    """
+    """How a merge goes on without experts that have NaN or Inf in a row."""
 
     row: PlanRow
-    found: Mapping[str, str]
+    """The row with the remaining experts; without any, the base is kept."""
+    non_finite: Mapping[str, str]
+    """By the name of each excluded expert, what it has ("3 NaN values (first at [0, 3])")."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for the report of the tensor on what was done."""
-        sentences = [f"`{name}` has {what} here" for name, what in self.found.items()]
+        sentences = [f"`{name}` has {what} here" for name, what in self.non_finite.items()]
         if not self.row.experts:
             return (f"The base's tensor is kept: {', and '.join(sentences)}.",)
         return tuple(f"{sentence}: left out of this tensor." for sentence in sentences)
@@ -229,14 +226,14 @@ def resolve_non_finite(error: NonFiniteError, row: PlanRow, readers: Readers) ->
             non_finite[t] = what
     if not non_finite:  # the file has changed since
         raise error
-    remaining = tuple(t for t in row.experts if t not in non_finite)
-    return ResolvedRow(
-        row=replace(row, experts=() if choice is NonFinite.KEEP_BASE else remaining),
-        found={readers.experts[t].model.name: what for t, what in non_finite.items()},
-    )
+    experts: tuple[int, ...] = ()
+    if choice is not NonFinite.KEEP_BASE:
+        experts = tuple(t for t in row.experts if t not in non_finite)
+    by_name = {readers.experts[t].model.name: what for t, what in non_finite.items()}
+    return ResolvedRow(row=replace(row, experts=experts), non_finite=by_name)
 
 
-def finding(find: Callable[[PlanRow], Found], row: PlanRow, readers: Readers) -> Found:
+def finding(find: Callable[[PlanRow], Result], row: PlanRow, readers: Readers) -> Result:
     """The result of ``find`` for a row, without experts that turn out to have NaN or Inf in it."""
     try:
         return find(row)

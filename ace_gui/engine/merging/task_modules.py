@@ -8,10 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial, reduce
-from itertools import chain
+from functools import partial
 from math import prod
-from operator import iadd
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,40 +55,43 @@ CHOOSING: Final = "choosing what is kept of each expert"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """The chosen entries of each row, per expert.
-
-    ``least``: the smallest kept magnitude. ``counts``: the number of kept entries. ``resolved``:
-    these rows, without experts that have NaN or Inf.
-    """
+class ChosenEntries:
+    """Which entries of the experts' differences are stored, by row."""
 
     least: dict[str, Mapping[int, float]] = field(default_factory=dict)
+    """By expert, the smallest magnitude that is stored."""
     counts: dict[str, Mapping[int, int]] = field(default_factory=dict)
+    """By expert, the number of entries that are stored."""
     resolved: dict[str, PlanRow] = field(default_factory=dict)
+    """The rows without experts that have NaN or Inf in them."""
 
 
 def chosen_entries(
     readers: Readers, rows: Sequence[PlanRow]
-) -> Generator[PassProgress, None, Chosen]:
+) -> Generator[PassProgress, None, ChosenEntries]:
     """Choose elements in three passes over the rows concerned; other rows are not read.
 
     Raises the errors of reading.
     """
     prepared = readers.prepared
-    chosen = Chosen()
+    chosen = ChosenEntries()
     groups = defaultdict[Any, list[PlanRow]](list)
     densities: dict[Any, float] = {}
     for row in rows:
         modules = prepared.method_of(row).modules
         parameters = prepared.parameters_of(row)
-        if isinstance(modules, Differences) and modules.stored_part(parameters).density is not None:
-            densities[parameters] = modules.stored_part(parameters).density or 0.0
+        if not isinstance(modules, Differences):
+            continue
+        density = modules.stored_part(parameters).density
+        if density is not None:
+            densities[parameters] = density
             groups[parameters].append(row)
     for parameters, group in groups.items():
         survey = trim_survey([densities[parameters]] * len(prepared.experts))
-        once = [row for row in group if row.tied_to is None]  # tied tensors count once
-        steps = passes(survey, once, scanned_here(readers), CHOOSING, _measured)
-        yield from (entries_of_step for entries_of_step in steps if entries_of_step is not None)
+        untied = [row for row in group if row.tied_to is None]  # tied tensors count once
+        for event in passes(survey, untied, scanned_here(readers), CHOOSING, _measured):
+            if event is not None:
+                yield event
         least = survey.findings[THRESHOLD]
         for index, row in enumerate(group):
             chosen.least[row.name] = {t: least[t] for t in row.experts}
@@ -103,24 +104,33 @@ def chosen_entries(
 
 def _measured(survey: Survey, row: PlanRow, readers: Readers, part: Part | None) -> Tensor:
     """The survey's figures of the differences, of which one is in memory at a time."""
-    deltas = zip(row.experts, differences(row, readers, part), strict=True)
-    return reduce(iadd, (survey.measure((t,), (delta,)) for t, delta in deltas))
+    total = None
+    for t, difference in zip(row.experts, differences(row, readers, part), strict=True):
+        measured = survey.measure((t,), (difference,))
+        if total is None:
+            total = measured
+        else:
+            total += measured
+    assert total is not None
+    return total
 
 
-def _counted(row: PlanRow, *, readers: Readers, chosen: Chosen) -> Counter[int]:
+def _counted(row: PlanRow, *, readers: Readers, chosen: ChosenEntries) -> Counter[int]:
     """The number of elements of a row that each expert keeps."""
     chosen.resolved[row.name] = row
     least = chosen.least[row.name]
 
     def counts(part: Part) -> Counter[int]:
-        deltas = zip(row.experts, differences(row, readers, part), strict=True)
-        return Counter({t: int(kept(delta, least[t]).sum()) for t, delta in deltas})
+        counts_of_part = Counter[int]()
+        for t, difference in zip(row.experts, differences(row, readers, part), strict=True):
+            counts_of_part[t] = int(kept_mask(difference, least[t]).sum())
+        return counts_of_part
 
     with single_threads() as pool:
         return sum(ordered(pool, counts, parts_of_pass(prod(row.shape))), Counter[int]())
 
 
-def kept(difference: Tensor, least: float) -> Tensor:
+def kept_mask(difference: Tensor, least: float) -> Tensor:
     """Mask (bool) of the kept elements: those of at least this magnitude, except zeros."""
     return (difference.abs().float() >= least) & (difference != 0)
 
@@ -142,6 +152,7 @@ TRAINING: Final = "training"
 """Folder next to the merged model that keeps unfinished training when it is stopped."""
 
 ONE_FILE: Final = 1 << 62
+"""Bytes of a file: more than any tensors have, so that all are in one."""
 
 
 def write_modules(
@@ -192,7 +203,10 @@ def write_modules(
 
 
 def _planned(
-    prepared: Prepared, rows: Sequence[PlanRow], chosen: Chosen, trained: Mapping[str, Tensor]
+    prepared: Prepared,
+    rows: Sequence[PlanRow],
+    chosen: ChosenEntries,
+    trained: Mapping[str, Tensor],
 ) -> tuple[Shard, ...]:
     """The one file, and the tensors in it."""
     names = [expert.name for expert in prepared.experts]
@@ -223,12 +237,13 @@ def whole(row: PlanRow) -> MatrixPart:
 class _ModuleWriting:
     """Writes row after row, and at the end the scales, which depend on all rows."""
 
-    def __init__(self, readers: Readers, writer: VerifiedWriter, chosen: Chosen) -> None:
+    def __init__(self, readers: Readers, writer: VerifiedWriter, chosen: ChosenEntries) -> None:
         self._prepared = readers.prepared
         self._chosen = chosen
         self._readers = readers
         self._writer = writer
         self._sums: dict[tuple[Any, int], tuple[float, float]] = {}
+        """By parameters and expert, the sums of the masks' ``expert_sum`` and ``merged_sum``."""
 
     def add(self, row: PlanRow, pool: ThreadPoolExecutor, resolved: PlanRow) -> None:
         """Write a row for its experts; experts missing from ``resolved`` contribute nothing."""
@@ -268,19 +283,19 @@ class _ModuleWriting:
 
         sums = dict.fromkeys(resolved.experts, (0.0, 0.0))
         for (start, stop), masks_of_part in ordered(pool, masks, parts_of_pass(elements)):
-            delta_of = dict(zip(resolved.experts, masks_of_part, strict=True))
+            mask_of = dict(zip(resolved.experts, masks_of_part, strict=True))
             for t in row.experts:
-                nothing = Mask(chosen=torch.zeros(stop - start, dtype=torch.bool))
-                mask = delta_of.get(t, nothing)
+                empty_mask = Mask(chosen=torch.zeros(stop - start, dtype=torch.bool))
+                mask = mask_of.get(t, empty_mask)
                 self._writer.write_part(self._name(row, t, "mask"), start // 8, packed(mask.chosen))
-                if t in delta_of:
-                    sums[t] = (sums[t][0] + mask.expert_sum, sums[t][1] + mask.merged_sum)
+                if t in mask_of:
+                    sums[t] = _added(sums[t], (mask.expert_sum, mask.merged_sum))
         for t in row.experts:
             self._writer.mark_written(self._name(row, t, "mask"))
         if row.tied_to is None:  # tied tensors count once
-            for t, (first, second) in sums.items():
+            for t, sums_of_row in sums.items():
                 before = self._sums.get((parameters, t), (0.0, 0.0))
-                self._sums[parameters, t] = (before[0] + first, before[1] + second)
+                self._sums[parameters, t] = _added(before, sums_of_row)
 
     def _add_factors(self, row: PlanRow, resolved: PlanRow, modules: Factors[Any]) -> None:
         triplets_of: Mapping[int, Triplets] = {}
@@ -295,15 +310,13 @@ class _ModuleWriting:
             s = torch.zeros(rank)
             vh = torch.zeros(rank, columns)
             if t in triplets_of:
-                expert_triplets = triplets_of[t]
-                left = expert_triplets.u_OK
-                right = expert_triplets.vh_KI
+                stored = triplets_of[t]
                 if row.transposed:
-                    left, right = right.T, left.T
-                rank_of_expert = min(rank, len(expert_triplets.s_K))
-                u[:, :rank_of_expert] = left[:, :rank_of_expert]
-                s[:rank_of_expert] = expert_triplets.s_K[:rank_of_expert]
-                vh[:rank_of_expert] = right[:rank_of_expert]
+                    stored = stored.transposed
+                count = min(rank, len(stored.s_K))
+                u[:, :count] = stored.u_OK[:, :count]
+                s[:count] = stored.s_K[:count]
+                vh[:count] = stored.vh_KI[:count]
             for what, factor in (("u", u), ("s", s), ("vh", vh)):
                 self._write(row, t, what, factor)
 
@@ -312,19 +325,21 @@ class _ModuleWriting:
         least = self._chosen.least[row.name]
 
         def entries(part: Part) -> list[tuple[int, Tensor, Tensor]]:
+            """The experts, with the indices and values of their elements in a part."""
+            start, _ = part
+            entries_of_part = []
             deltas = differences(resolved, self._readers, part)
-            indices = [
-                (t, delta, kept(delta, least[t]).nonzero().reshape(-1))
-                for t, delta in zip(resolved.experts, deltas, strict=True)
-            ]
-            return [(t, at + part[0], delta[at]) for t, delta, at in indices]
+            for t, delta in zip(resolved.experts, deltas, strict=True):
+                indices = kept_mask(delta, least[t]).nonzero().reshape(-1)
+                entries_of_part.append((t, indices + start, delta[indices]))
+            return entries_of_part
 
-        done = dict.fromkeys(row.experts, 0)
+        written = dict.fromkeys(row.experts, 0)  # number of elements
         for entries_of_part in ordered(pool, entries, parts_of_pass(prod(row.shape))):
-            for t, at, values in entries_of_part:
-                for what, tensor in (("index", at.int()), ("values", values.float())):
-                    self._writer.write_part(self._name(row, t, what), done[t], tensor)
-                done[t] += len(at)
+            for t, indices, values in entries_of_part:
+                for what, tensor in (("index", indices.int()), ("values", values.float())):
+                    self._writer.write_part(self._name(row, t, what), written[t], tensor)
+                written[t] += len(indices)
         for t in row.experts:
             for what in ("index", "values"):
                 self._writer.mark_written(self._name(row, t, what))
@@ -332,16 +347,19 @@ class _ModuleWriting:
     def _add_differences(self, row: PlanRow, resolved: PlanRow, modules: Differences[Any]) -> None:
         """Write each expert's difference; zero for an excluded expert."""
         stored_part = modules.stored_part(self._prepared.parameters_of(row))
-        if row.transposed:
-            shape = row.shape[::-1]
-        else:
-            shape = row.shape
         deltas = differences(resolved, self._readers)
-        absent = (t for t in row.experts if t not in resolved.experts)
-        nothing = ((t, torch.zeros(shape)) for t in absent)
-        for t, delta in chain(zip(resolved.experts, deltas, strict=True), nothing):
-            for what, tensor in _cut(row, delta, stored_part).items():
-                self._write(row, t, what, tensor)
+        for t, delta in zip(resolved.experts, deltas, strict=True):
+            self._write_difference(row, t, delta, stored_part)
+        shape = row.shape[::-1] if row.transposed else row.shape
+        for t in row.experts:
+            if t not in resolved.experts:
+                self._write_difference(row, t, torch.zeros(shape), stored_part)
+
+    def _write_difference(
+        self, row: PlanRow, t: int, delta: Tensor, stored_part: StoredPart
+    ) -> None:
+        for what, tensor in _stored_tensors(row, delta, stored_part).items():
+            self._write(row, t, what, tensor)
 
     def _name(self, row: PlanRow, t: int, what: str) -> str:
         return f"{self._prepared.experts[t].name}/{row.name}/{what}"
@@ -350,7 +368,7 @@ class _ModuleWriting:
         self._writer.write(self._name(row, t, what), tensor)
 
 
-def _cut(row: PlanRow, delta: Tensor, stored_part: StoredPart) -> dict[str, Tensor]:
+def _stored_tensors(row: PlanRow, delta: Tensor, stored_part: StoredPart) -> dict[str, Tensor]:
     """The stored tensors of a difference, by the last part of their names.
 
     They are the largest elements of each row in stored order, or the leading singular triplets of a
@@ -366,15 +384,25 @@ def _cut(row: PlanRow, delta: Tensor, stored_part: StoredPart) -> dict[str, Tens
         index = chosen.reshape(-1).nonzero().reshape(-1)
         return {"index": index.int(), "values": delta.reshape(-1)[index].float()}
     if stored_part.rank is None or len(row.shape) != 2:
-        return {"whole": (delta.T if row.transposed else delta).float()}
-    full = min(stored_part.rank, *row.shape)
-    triplets = leading_triplets(delta.double(), full)
-    left = triplets.u_OK * triplets.s_K
-    right = triplets.vh_KI
-    if row.transposed:
-        left, right = right.T, left.T
-    rank = left.shape[1]
-    padded = torch.zeros(row.shape[0], full), torch.zeros(full, row.shape[1])
-    padded[0][:, :rank] = left
-    padded[1][:rank] = right
-    return {"left": padded[0], "right": padded[1]}
+        if row.transposed:
+            delta = delta.T
+        return {"whole": delta.float()}
+    rank = min(stored_part.rank, *row.shape)
+    triplets = leading_triplets(delta.double(), rank)
+    output_factor = triplets.u_OK * triplets.s_K
+    input_factor = triplets.vh_KI
+    rows, columns = row.shape
+    left = torch.zeros(rows, rank)
+    right = torch.zeros(rank, columns)
+    count = len(triplets.s_K)  # fewer if some singular values are zero
+    if row.transposed:  # stored as inputs × outputs
+        left[:, :count] = input_factor.T
+        right[:count] = output_factor.T
+    else:
+        left[:, :count] = output_factor
+        right[:count] = input_factor
+    return {"left": left, "right": right}
+
+
+def _added(sums: tuple[float, float], addends: tuple[float, float]) -> tuple[float, float]:
+    return sums[0] + addends[0], sums[1] + addends[1]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -45,13 +45,19 @@ def merging_of(tensor: str, experts: Sequence[str]) -> Iterator[None]:
         raise
 
 
-Stored = tuple[Tensor, bool]
-"""The stored tensor of an expert, and whether it is ΔW_t already."""
+class StoredTensor(NamedTuple):
+    """A tensor of a model on the device, in its stored dtype and orientation."""
 
-Kept = dict[int, Stored]
+    tensor: Tensor
+    is_change: bool
+    """Whether it is ΔW_t already, as of an adapter."""
+
+
+StoredByExpert = dict[int, StoredTensor]
 """By expert the stored elements of one tensor, or of a part of it. The base is under ``BASE``."""
 
 BASE: Final = -1
+"""The base in place of an expert's index."""
 
 CPU: Final = torch.device("cpu")
 
@@ -77,7 +83,7 @@ class TaskVectors(OnDemand):
         device: torch.device,
         part: Part | None = None,
         width: int | None = None,
-        cache: Kept | None = None,
+        cache: StoredByExpert | None = None,
         *,
         checked: bool = True,
     ) -> None:
@@ -89,7 +95,7 @@ class TaskVectors(OnDemand):
         self._cache = cache
         self._experts = tuple(readers.experts[t] for t in row.experts)
         self.names = tuple(expert.model.name for expert in self._experts)
-        stored, _ = self._remembered(BASE, lambda: (self._stored(readers.base, row.tensor), False))
+        stored = self._cached(BASE, partial(self._stored, readers.base, row.tensor)).tensor
         # Integers never get here. Dtypes narrower than float32 are widened exactly.
         if stored.dtype == torch.float64:
             self._dtype = torch.float64
@@ -106,7 +112,7 @@ class TaskVectors(OnDemand):
 
     def read(self, index: int) -> Tensor:
         """ΔW_t of an expert."""
-        stored, is_change = self._remembered(index, partial(self._fetched, index))
+        stored, is_change = self._cached(index, partial(self._fetched, index))
         if is_change:
             return self._oriented(stored)
         value = self._formed(stored.to(self._dtype))
@@ -125,26 +131,28 @@ class TaskVectors(OnDemand):
     def require_finite(self) -> None:
         """No-op: every tensor is checked when it is read."""
 
-    def _remembered(self, index: int, fetch: Callable[[], Stored]) -> Stored:
+    def _cached(self, index: int, fetch: Callable[[], StoredTensor]) -> StoredTensor:
+        """What ``fetch`` gives, cached if there is a cache. ``index``: of the expert, or BASE."""
         if self._cache is None:
             return fetch()
         if index not in self._cache:
             self._cache[index] = fetch()
         return self._cache[index]
 
-    def _fetched(self, index: int) -> Stored:
-        """The stored tensor of an expert on the device, and whether it is ΔW_t already."""
+    def _fetched(self, index: int) -> StoredTensor:
+        """The tensor of an expert, or what its adapter adds."""
         expert = self._experts[index]
         name = answering_name(self._row, expert.model)
         change = of_row(self._row, self.part, partial(expert.change, name))
         if change is not None:
-            return self._uploaded(expert, name, change), True
-        return self._stored(expert, name), False
+            return StoredTensor(self._uploaded(expert, name, change), is_change=True)
+        return self._stored(expert, name)
 
-    def _stored(self, model: ModelReader, name: str) -> Tensor:
-        """The stored tensor of a model on the device."""
+    def _stored(self, model: ModelReader, name: str) -> StoredTensor:
+        """The tensor of a whole model."""
         read = partial(model.read, name, checked=self._checked)
-        return self._uploaded(model, name, of_row(self._row, self.part, read))
+        stored = of_row(self._row, self.part, read)
+        return StoredTensor(self._uploaded(model, name, stored), is_change=False)
 
     def tolerance(self, weights: Sequence[float], output: torch.dtype | None) -> Tolerance:
         """The accuracy that the merged tensor needs.
@@ -195,9 +203,15 @@ class GpuVectors(TaskVectors):
 
     def __init__(self, row: PlanRow, readers: Readers, device: torch.device, *, keep: bool) -> None:
         self._finite: list[Tensor] = []
+        """For each upload, whether it is finite (a truth value on the GPU)."""
         self._norm: float | None = None
+        """Norm of the base; None before it is uploaded."""
         self._uploads: list[tuple[ModelReader, str]] = []
-        super().__init__(row, readers, device, cache={} if keep else None, checked=False)
+        """The models and names of the uploaded tensors."""
+        cache: StoredByExpert | None = None
+        if keep:
+            cache = {}
+        super().__init__(row, readers, device, cache=cache, checked=False)
 
     def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
         """A merged weight in its stored orientation in host memory, and a number.
@@ -257,8 +271,8 @@ def gram(
         deltas = TaskVectors(row, readers, CPU, part)
         base_energy += energy(deltas.base)
         part_TN = torch.stack(list(deltas))
-        for some_TN in torch.split(part_TN, BLOCK, dim=1):
-            wide_TN = block_TN[:, : some_TN.shape[1]].copy_(some_TN)
+        for narrow_TN in torch.split(part_TN, BLOCK, dim=1):
+            wide_TN = block_TN[:, : narrow_TN.shape[1]].copy_(narrow_TN)
             gram_TT.addmm_(wide_TN, wide_TN.T)
     return gram_TT.numpy(), base_energy
 
@@ -280,35 +294,48 @@ def measured_of(
         raise MethodError("The experts' data have not been measured yet; merge the whole recipe.")
     if need.learned:
         return _learned(row, deltas, *statistics_T)
-    key = row.tied_to or row.tensor
-    if need is Need.INPUTS and row.part is not None and len(row.tensor_shape) == 3:
-        key = f"{key}[{row.part.start // prod(row.tensor_shape[1:])}]"
-    pairs = [(statistics_T[t], statistics_T[t].stored(key)) for t in row.experts]
-    stored_pairs = [(statistics, stored) for statistics, stored in pairs if stored is not None]
-    if len(stored_pairs) < len(pairs):
-        return None
+    key = _statistics_key(row, need)
+    measurements: list[tuple[Statistics, str]] = []  # with the name of the tensor in them
+    for t in row.experts:
+        name = statistics_T[t].stored(key)
+        if name is None:
+            return None
+        measurements.append((statistics_T[t], name))
+    count = len(measurements)
     device = deltas.base.device
 
     def gradients(t: int) -> Tensor:
-        statistics, stored = stored_pairs[t]
-        return deltas.like(
-            lambda part: (
-                statistics.read(stored) if part is None else statistics.read_part(stored, *part)
-            )
-        )
+        statistics, name = measurements[t]
+
+        def read(part: Part | None) -> Tensor:
+            if part is None:
+                return statistics.read(name)
+            return statistics.read_part(name, *part)
+
+        return deltas.like(read)
 
     def inputs(t: int, suffix: str = "") -> Tensor:
-        statistics, stored = stored_pairs[t]
-        return statistics.read(stored + suffix).to(device)
+        statistics, name = measurements[t]
+        return statistics.read(name + suffix).to(device)
 
-    by_entries = need is Need.GRADIENTS
-    manifests = [statistics.manifest for statistics, _ in stored_pairs]
+    norms = tuple(statistics.manifest.norm for statistics, _ in measurements)
+    means = tuple(statistics.manifest.mean for statistics, _ in measurements)
+    if need is Need.GRADIENTS:
+        return Measured(by_expert=Computed(count, gradients), norms=norms, means=means)
     return Measured(
-        by_expert=Computed(len(stored_pairs), gradients if by_entries else inputs),
-        centres=Computed(0 if by_entries else len(stored_pairs), partial(inputs, suffix=CENTRE)),
-        norms=tuple(manifest.norm for manifest in manifests),
-        means=tuple(manifest.mean for manifest in manifests),
+        by_expert=Computed(count, inputs),
+        centres=Computed(count, partial(inputs, suffix=CENTRE)),
+        norms=norms,
+        means=means,
     )
+
+
+def _statistics_key(row: PlanRow, need: Need) -> str:
+    """The name of a row in the statistics; the matrices of a stack are numbered."""
+    key = row.tied_to or row.tensor
+    if need is Need.INPUTS and row.part is not None and len(row.tensor_shape) == 3:
+        return f"{key}[{row.part.start // prod(row.tensor_shape[1:])}]"
+    return key
 
 
 def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measured | None:
@@ -333,9 +360,11 @@ def _by_row(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
     Each value comes with its name.
     """
     by_row: dict[str, list[tuple[str, str]]] = {}
-    for stored in sorted(
-        statistics.manifest.rows, key=lambda stored_name: int(stored_name.rsplit("/", 1)[1])
-    ):
+
+    def stage(stored: str) -> int:
+        return int(stored.rsplit("/", 1)[1])
+
+    for stored in sorted(statistics.manifest.rows, key=stage):
         row, name, _ = stored.rsplit("/", 2)
         by_row.setdefault(row, []).append((stored, name))
     return by_row

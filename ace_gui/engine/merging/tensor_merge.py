@@ -29,7 +29,7 @@ from ace_gui.engine.merging.readers import Readers, ResolvedRow, resolve_non_fin
 from ace_gui.engine.merging.task_vectors import (
     CPU,
     GpuVectors,
-    Kept,
+    StoredByExpert,
     TaskVectors,
     merging_of,
 )
@@ -110,7 +110,7 @@ class TensorMerge:
         """What was done because GPU memory was too small, a sentence each."""
         self._resolved: ResolvedRow | None = None
         """The row without experts that have NaN or Inf; None before one was found."""
-        self._caches: dict[Part, Kept] = {}
+        self._caches: dict[Part, StoredByExpert] = {}
         """Stored tensors of parts that are read more than once."""
         self.keeps_experts = False
         """Whether the GPU holds the stored tensors of all experts."""
@@ -233,7 +233,7 @@ class TensorMerge:
             report = replace(report, quantisation_noise=noise)
         if self._resolved is not None:
             notes = (*self._resolved.notes, *report.notes)
-            report = replace(report, notes=notes, non_finite=tuple(self._resolved.found))
+            report = replace(report, notes=notes, non_finite=tuple(self._resolved.non_finite))
         return replace(report, notes=(*report.notes, *self._fallbacks))
 
     def note(self, piece: OutputChunk) -> None:
