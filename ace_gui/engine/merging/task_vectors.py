@@ -302,7 +302,6 @@ def measured_of(
             return None
         measurements.append((statistics_T[t], name))
     count = len(measurements)
-    device = deltas.base.device
 
     def gradients(t: int) -> Tensor:
         statistics, name = measurements[t]
@@ -316,7 +315,7 @@ def measured_of(
 
     def inputs(t: int, suffix: str = "") -> Tensor:
         statistics, name = measurements[t]
-        return statistics.read(name + suffix).to(device)
+        return statistics.read(name + suffix).to(deltas.base.device)
 
     norms = tuple(statistics.manifest.norm for statistics, _ in measurements)
     means = tuple(statistics.manifest.mean for statistics, _ in measurements)
