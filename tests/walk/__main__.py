@@ -34,7 +34,7 @@ PATIENCE = 8  # times that much, where something is wrong: some panels take seve
 
 
 class Walk:
-    """Looks at every state in each scheme; ``found`` has the faults and where each is seen."""
+    """Looks at every state in each scheme; ``faults`` has the faults and where each is seen."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options

@@ -347,7 +347,7 @@ def record_scores(window: MainWindow, worker: FakeWorker) -> str:
     window.scoring.evaluate()
     scores = [
         *(task_score("base", task, 0.25, normalised=0.25) for task in ("cola", "sst2")),
-        *(task_score(task, task, 1.0, own=True) for task in ("cola", "sst2")),
+        *(task_score(task, task, 1.0, on_own_task=True) for task in ("cola", "sst2")),
         task_score(str(store), "cola", 0.75, normalised=0.75),
         task_score(str(store), "sst2", 1.0, normalised=1.0),
     ]
@@ -377,7 +377,7 @@ def test_success_is_only_said_where_the_experts_are_better_than_the_base(page, l
         scores = []
         for task in ("cola", "sst2"):
             scores.append(task_score("base", task, base, metric=metric, normalised=1.0))
-            scores.append(task_score(task, task, expert, metric=metric, own=True))
+            scores.append(task_score(task, task, expert, metric=metric, on_own_task=True))
             scores.append(task_score(store, task, expert, metric=metric, normalised=1.0))
         loaded.session.results.scores.record(scores)
         text = scores_place(page).title.text()
@@ -537,9 +537,9 @@ def test_perplexities_are_drawn_as_shares_of_the_experts(page, loaded):
     known.record(
         [
             task_score("base", "cola", 0.5, normalised=0.5),
-            task_score("cola", "cola", 1.0, own=True),
+            task_score("cola", "cola", 1.0, on_own_task=True),
             task_score("base", "sst2", 30.0, normalised=0.5, metric="perplexity"),
-            task_score("sst2", "sst2", 15.0, own=True, metric="perplexity"),
+            task_score("sst2", "sst2", 15.0, on_own_task=True, metric="perplexity"),
         ]
     )
     index = scores_place(page)

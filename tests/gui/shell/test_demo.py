@@ -37,8 +37,8 @@ def _scores_of(merge: str) -> list[TaskScore]:
     return [
         task_score("base", "cola", 0.25),
         task_score("base", "sst2", 0.25),
-        task_score("cola", "cola", 1.0, own=True),
-        task_score("sst2", "sst2", 1.0, own=True),
+        task_score("cola", "cola", 1.0, on_own_task=True),
+        task_score("sst2", "sst2", 1.0, on_own_task=True),
         task_score(merge, "cola", 0.5, normalised=0.5),
         task_score(merge, "sst2", 1.0, normalised=1.0),
     ]
