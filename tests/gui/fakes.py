@@ -75,7 +75,7 @@ class FakeWorker(QObject):
         for event in events:
             self.reported.emit(len(self.jobs) if job is None else job, event)
 
-    def asked(self, kind: type[_Job]) -> list[_Job]:
+    def jobs_of(self, kind: type[_Job]) -> list[_Job]:
         """The jobs of a kind, oldest first."""
         return [job for job in self.jobs.values() if isinstance(job, kind)]
 
