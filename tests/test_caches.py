@@ -44,10 +44,10 @@ def test_all_that_is_kept_is_listed_and_emptied(tmp_path: Path) -> None:
     run("inspect", tmp_path / "file.yaml")
     run("methods")
     root = user_cache_path("ace-workbench")
-    kept = {path for path in root.rglob("*") if path.is_file()}
-    assert len(kept) > 10
+    files = {path for path in root.rglob("*") if path.is_file()}
+    assert len(files) > 10
     listed = json.loads(run("cache", "--json", "-").stdout)["caches"]
-    assert sum(cache["bytes"] for cache in listed) == sum(path.stat().st_size for path in kept)
+    assert sum(cache["bytes"] for cache in listed) == sum(path.stat().st_size for path in files)
     assert all(cache[words] for cache in listed for words in ("key", "verified", "removed"))
     emptied = run("cache", "--empty", "all")
     assert emptied.returncode == 0
@@ -71,15 +71,15 @@ def test_one_cache_is_emptied_alone(tmp_path: Path, cache: object) -> None:
 def test_nothing_of_others_is_removed_with_the_stages(tmp_path: Path) -> None:
     result = stage_of(tmp_path)
     merges = merges_folder()
-    others = [merges / "stage-notes.txt", merges / f"stage-{'1' * 24}", merges / ("2" * 32)]
-    others[0].write_text("mine")
-    others[1].mkdir()  # without the mark
-    others[2].mkdir()
-    (others[2] / MARK).touch()
+    strangers = [merges / "stage-notes.txt", merges / f"stage-{'1' * 24}", merges / ("2" * 32)]
+    strangers[0].write_text("mine")
+    strangers[1].mkdir()  # without the mark
+    strangers[2].mkdir()
+    (strangers[2] / MARK).touch()
     (stages,) = caches_named("stages")
     stages.empty()
     assert not result.exists()
-    assert all(path.exists() for path in others)
+    assert all(path.exists() for path in strangers)
 
 
 def test_a_link_in_a_caches_place_is_not_followed(tmp_path: Path) -> None:

@@ -79,18 +79,18 @@ def test_no_two_files_of_one_name_mean_different_things() -> None:
     for path in PACKAGE.rglob("*.py"):
         if path.name not in {"__init__.py", "__main__.py"}:
             indices[path.name].append(path.relative_to(PACKAGE).as_posix())
-    assert {name: found for name, found in indices.items() if len(found) > 1} == {}
+    assert {name: places for name, places in indices.items() if len(places) > 1} == {}
 
 
 def test_the_engine_asks_for_no_method_by_name() -> None:
     """A method declares what it needs, so that a person's own gets it, too."""
-    found = {
+    files = {
         path.relative_to(PACKAGE).as_posix()
         for path in (PACKAGE / "engine").rglob("*.py")
         for text in _texts(_tree(path))
         if text.partition(":")[0] in METHODS
     }
-    assert found <= METHODS_BY_NAME
+    assert files <= METHODS_BY_NAME
 
 
 KINDS_BY_NAME = {
@@ -103,14 +103,14 @@ KINDS_BY_NAME = {
 
 def test_no_room_asks_for_a_kind_of_task_by_name() -> None:
     """A kind says what it needs, so that a new one is declared and run, and all else follows."""
-    found = set()
+    files = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(_tree(path)):
             if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
                 continue
             if node.value.id == "TaskKind":
-                found.add(path.relative_to(PACKAGE).as_posix())
-    assert found <= KINDS_BY_NAME
+                files.add(path.relative_to(PACKAGE).as_posix())
+    assert files <= KINDS_BY_NAME
 
 
 def test_every_kind_of_task_can_be_run_and_filled_in() -> None:
@@ -123,19 +123,19 @@ def test_every_kind_of_task_can_be_run_and_filled_in() -> None:
 
 
 def test_the_engine_imports_methods_through_the_registry() -> None:
-    own = {f"ace_gui.methods.{path.stem}" for path in (PACKAGE / "methods").glob("*.py")}
-    own -= {"ace_gui.methods.method", "ace_gui.methods.registry", "ace_gui.methods.plugins"}
-    own -= {"ace_gui.methods.calling"}
-    own -= {"ace_gui.methods.linear"}  # the average of what no method merges
-    found = {
+    modules = {f"ace_gui.methods.{path.stem}" for path in (PACKAGE / "methods").glob("*.py")}
+    modules -= {"ace_gui.methods.method", "ace_gui.methods.registry", "ace_gui.methods.plugins"}
+    modules -= {"ace_gui.methods.calling"}
+    modules -= {"ace_gui.methods.linear"}  # the average of what no method merges
+    imports = {
         (path.name, node.module)
         for path in (PACKAGE / "engine").rglob("*.py")
         for node in ast.walk(_tree(path))
         if isinstance(node, ast.ImportFrom)
         and node.module is not None
-        and (node.module in own or node.module.startswith("ace_gui.methods.ace"))
+        and (node.module in modules or node.module.startswith("ace_gui.methods.ace"))
     }
-    assert not found
+    assert not imports
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:

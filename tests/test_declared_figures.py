@@ -54,16 +54,16 @@ def test_the_window_shows_a_declared_figure(new: DeclaredFigure, cell: str, valu
         cwd=ROOT,
     )
     assert result.returncode == 0, result.stderr
-    shown = json.loads(result.stdout)
-    assert shown["heading"] == new.title
-    assert new.meaning in shown["tooltip"]
-    assert shown["cell"].strip() == cell
-    assert f"{new.title} {cell}" in shown["row's tooltip"]
-    headings, *lines = shown["csv"]
+    window = json.loads(result.stdout)
+    assert window["heading"] == new.title
+    assert new.meaning in window["tooltip"]
+    assert window["cell"].strip() == cell
+    assert f"{new.title} {cell}" in window["row's tooltip"]
+    headings, *lines = window["csv"]
     line = next(line for line in lines if line[0] == LAYER)
     assert line[headings.index(new.title)] == value
-    assert (new.title in shown["what if"]) == (new.of_report is not None)
-    assert "–" not in shown["what if"].get(new.title, "")
+    assert (new.title in window["what if"]) == (new.of_report is not None)
+    assert "–" not in window["what if"].get(new.title, "")
 
 
 def test_inspect_and_the_librarys_frame_show_what_is_known_before_a_merge(
@@ -85,9 +85,9 @@ def test_inspect_and_the_librarys_frame_show_what_is_known_before_a_merge(
     assert all((figure.name in scale) == is_shown for scale in scales.values())
     assert all((figure.name in row) == is_shown for row in rows.values())
     if is_shown:
-        known = [name for name, scale in scales.items() if scale[figure.name] is not None]
-        assert known
-        for name in known:
+        names = [name for name, scale in scales.items() if scale[figure.name] is not None]
+        assert names
+        for name in names:
             value = scales[name][figure.name]
             assert float(rows[name][figure.name]) == value
             assert frame[figure.name][name] == value

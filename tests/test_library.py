@@ -70,7 +70,7 @@ def test_a_recipe_is_a_path_a_mapping_or_a_value(models: Path) -> None:
     file.write_text(yaml.safe_dump(RECIPE))
     assert ace_gui.plan(ace_gui.Recipe(base_model=models / "base", models=())).experts == ()
     paths = {**RECIPE, "base_model": models / "base"}
-    rows = [ace_gui.plan(given).rows for given in (file, str(file), RECIPE, paths)]
+    rows = [ace_gui.plan(recipe).rows for recipe in (file, str(file), RECIPE, paths)]
     assert rows[0] == rows[1] == rows[2] == rows[3]
 
 
@@ -98,25 +98,35 @@ def test_a_merge_that_is_stopped_can_be_resumed(models: Path) -> None:
     assert not (models / "out").exists()
     resumed = ace_gui.merge(RECIPE, models / "out", device="cpu", resume=True)
     fresh = ace_gui.merge(RECIPE, models / "fresh", device="cpu")
-    one, other = ((found.folder / "model.safetensors").read_bytes() for found in (resumed, fresh))
-    assert one == other
+    first, second = (
+        (finished.folder / "model.safetensors").read_bytes() for finished in (resumed, fresh)
+    )
+    assert first == second
 
 
 def test_inspecting_gives_the_fields_of_the_json(models: Path) -> None:
-    found = ace_gui.inspect({**RECIPE, "merge_method": "ace"})
-    matrix, norm = sorted(found.layers, key=lambda layer: layer.name, reverse=True)
+    inspection = ace_gui.inspect({**RECIPE, "merge_method": "ace"})
+    matrix, norm = sorted(inspection.layers, key=lambda layer: layer.name, reverse=True)
     assert matrix.gamma is not None
     assert matrix.regime in {"homogeneous", "heterogeneous"}
     assert set(matrix.energies) == {"expert-a", "expert-b"}
     assert norm.gamma is None
     assert norm.regime is None
-    assert {check.verdict.value for check in found.checks} <= {"ok", "note", "warning", "error"}
+    assert {check.verdict.value for check in inspection.checks} <= {
+        "ok",
+        "note",
+        "warning",
+        "error",
+    }
 
 
 def test_comparing_measures_each(models: Path) -> None:
-    found = ace_gui.compare(RECIPE, methods=["linear", "task_arithmetic"])
-    assert [row.variant.recipe.merge_method for row in found.rows] == ["linear", "task_arithmetic"]
-    assert all(row.mean_distance is not None for row in found.rows)
+    comparison = ace_gui.compare(RECIPE, methods=["linear", "task_arithmetic"])
+    assert [row.variant.recipe.merge_method for row in comparison.rows] == [
+        "linear",
+        "task_arithmetic",
+    ]
+    assert all(row.mean_distance is not None for row in comparison.rows)
     values = ace_gui.compare(
         {**RECIPE, "merge_method": "task_arithmetic"}, parameter="scaling", values=[0.1, 0.2]
     )
@@ -152,8 +162,10 @@ def test_importing_it_is_light() -> None:
         "import ace_gui, sys; ace_gui.errors; ace_gui.Recipe; "
         "print([m for m in ('torch', 'transformers', 'PySide6', 'numpy') if m in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "[]"
 
 
 def test_the_reference_is_up_to_date() -> None:
@@ -190,7 +202,7 @@ def tuned(*arguments: Any, **options: Any) -> Any:
 def test_the_examples_of_docstrings_run(name: str, models: Path) -> None:
     (models / "recipe.yaml").write_text(yaml.safe_dump(RECIPE))
     sample = Sample.IMAGES.recipe
-    public = {each: getattr(ace_gui, each) for each in ace_gui.__all__}
+    public = {member: getattr(ace_gui, member) for member in ace_gui.__all__}
     asked_once = SimpleNamespace(**{**public, "tune": tuned})
     names = {"recipe": RECIPE, "sample": sample, "ace_gui": asked_once, "Recipe": ace_gui.Recipe}
     tensors = {"zeros": torch.zeros(3, 4), "ones": torch.ones(3, 4)}
@@ -257,11 +269,11 @@ def test_tied_tensors_in_memory_are_merged_as_one(method: str) -> None:
 def test_scores_and_what_was_tuned_are_tidy() -> None:
     """A row a model and task; a swept parameter is a column; a limit holds in a comparison too."""
     sample = Sample.IMAGES.recipe
-    found = tuned(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
-    frame = found.to_frame()
+    tuning = tuned(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
+    frame = tuning.to_frame()
     assert frame["chosen"].sum() == 1
     assert frame["score"].max() == frame[frame["chosen"]]["score"].item()
-    scores = found.evaluation.to_frame()
+    scores = tuning.evaluation.to_frame()
     assert set(scores["model"]) == {"as it was", "chosen"}
     assert len(scores.drop_duplicates(["model", "task"])) == len(scores) == 2 * 5
     assert set(scores["n"]) == {4}

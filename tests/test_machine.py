@@ -23,10 +23,10 @@ MOUNTS_1 = (
 )
 
 
-def tree(root: Path, own: str, mounts: str, files: Mapping[str, str]) -> Path:
+def tree(root: Path, group: str, mounts: str, files: Mapping[str, str]) -> Path:
     """A fake ``/proc`` and ``/sys``."""
     mounted = f"22 1 0:21 / / rw - ext4 /dev/sda rw\nnonsense\n{mounts}\n"
-    everything = {"proc/self/cgroup": own, "proc/self/mountinfo": mounted, **files}
+    everything = {"proc/self/cgroup": group, "proc/self/mountinfo": mounted, **files}
     for name, text in everything.items():
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -34,13 +34,13 @@ def tree(root: Path, own: str, mounts: str, files: Mapping[str, str]) -> Path:
     return root
 
 
-def version_2(root: Path, own: str = "/", *, shown: str = "/", **files: str) -> Path:
+def version_2(root: Path, group: str = "/", *, mounted_group: str = "/", **files: str) -> Path:
     """``files``: by name, ``__`` for a slash and ``_`` for a dot, under the mount."""
     named = {
         "sys/fs/cgroup/" + name.replace("__", "/").replace("_", ".", 1): text
         for name, text in files.items()
     }
-    return tree(root, f"0::{own}\n", MOUNT_2.format(group=shown), named)
+    return tree(root, f"0::{group}\n", MOUNT_2.format(group=mounted_group), named)
 
 
 def test_the_group_of_a_container(tmp_path: Path) -> None:
@@ -82,10 +82,16 @@ def test_the_tightest_of_nested_groups(tmp_path: Path) -> None:
     assert processors(root) == min(2, psutil.cpu_count() or 1)
 
 
-@pytest.mark.parametrize(("own", "shown"), [("/docker/x", "/docker/x"), ("/docker/x", "/other")])
-def test_a_mount_that_shows_the_own_group(tmp_path: Path, own: str, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("group", "mounted_group"), [("/docker/x", "/docker/x"), ("/docker/x", "/other")]
+)
+def test_a_mount_that_shows_the_own_group(tmp_path: Path, group: str, mounted_group: str) -> None:
     root = version_2(
-        tmp_path, own, shown=shown, memory_max=str(50 * MB), memory_current=str(20 * MB)
+        tmp_path,
+        group,
+        mounted_group=mounted_group,
+        memory_max=str(50 * MB),
+        memory_current=str(20 * MB),
     )
     assert free_memory(root) == 30 * MB
 

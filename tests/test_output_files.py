@@ -25,8 +25,8 @@ def model(tmp_path: Path) -> Path:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def test_new_files_and_our_own(tmp_path: Path, model: Path) -> None:
@@ -171,13 +171,13 @@ def test_no_path_reaches_an_input(
 
 
 @pytest.mark.parametrize("first", "=+-@\t\r")
-@pytest.mark.parametrize("rest", ["cmd|' /C calc'!A0", "1+1", "", "layer.weight"])
-def test_no_text_is_a_formula(first: str, rest: str) -> None:
-    (found,) = csv.reader([csv_text([[first + rest, "weight"]])], strict=True)
-    assert found == [f"'{first}{rest}", "weight"]
+@pytest.mark.parametrize("ending", ["cmd|' /C calc'!A0", "1+1", "", "layer.weight"])
+def test_no_text_is_a_formula(first: str, ending: str) -> None:
+    (cells,) = csv.reader([csv_text([[first + ending, "weight"]])], strict=True)
+    assert cells == [f"'{first}{ending}", "weight"]
 
 
 @pytest.mark.parametrize("value", [-1.5, -3, "-1.5", "+2e-3", "a=b", "", None, "layer-1", "-inf"])
 def test_other_values_stay(value: object) -> None:
-    (found,) = csv.reader([csv_text([[value, "x"]])], strict=True)
-    assert found == ["" if value is None else str(value), "x"]
+    (cells,) = csv.reader([csv_text([[value, "x"]])], strict=True)
+    assert cells == ["" if value is None else str(value), "x"]

@@ -43,9 +43,9 @@ def metainfo() -> ElementTree.Element:
 
 @pytest.fixture
 def mime() -> ElementTree.Element:
-    found = ElementTree.parse(LINUX / f"{APPLICATION_ID}.xml").getroot()[0]
-    assert found.tag.endswith("}mime-type")
-    return found
+    mime_type = ElementTree.parse(LINUX / f"{APPLICATION_ID}.xml").getroot()[0]
+    assert mime_type.tag.endswith("}mime-type")
+    return mime_type
 
 
 def test_the_desktop_entry_starts_what_the_project_installs(entry) -> None:
@@ -76,7 +76,7 @@ def test_the_metainfo_is_of_this_version_and_entry(metainfo, entry) -> None:
     assert metainfo.findtext("launchable") == f"{APPLICATION_ID}.desktop"
     releases = metainfo.findall("releases/release")
     assert releases[0].get("version") == __version__
-    categories = {found.text for found in metainfo.findall("categories/category")}
+    categories = {element.text for element in metainfo.findall("categories/category")}
     assert categories <= set(entry["Categories"].split(";"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert metainfo.findtext("project_license") == project["license"]
@@ -98,11 +98,11 @@ def test_one_id_names_all_that_is_installed() -> None:
 
 def test_recipes_are_one_type_everywhere(metainfo, entry, mime) -> None:
     kind = mime.get("type")
-    icon = next(found for found in mime if found.tag.endswith("}icon"))
+    icon = next(element for element in mime if element.tag.endswith("}icon"))
     assert icon.get("name") == APPLICATION_ID
     assert metainfo.findtext("provides/mediatype") == kind
     assert kind in entry["MimeType"].split(";")
-    patterns = [found.get("pattern") for found in mime if found.tag.endswith("}glob")]
+    patterns = [element.get("pattern") for element in mime if element.tag.endswith("}glob")]
 
     def is_recipe(name: str) -> bool:
         return any(fnmatch(name, pattern) for pattern in patterns)
@@ -190,26 +190,26 @@ def test_icons_of_every_size_are_drawn(qapp, tmp_path: Path) -> None:
 def test_what_is_installed_can_be_removed(qapp, tmp_path: Path) -> None:
     from linux.archive import write_share
 
-    given = tmp_path / "given 1"
+    folder = tmp_path / "given 1"
     home = tmp_path / "home 1"
-    write_share(given / "share")
-    (given / "application").mkdir()
-    program = given / "application" / "ace-gui"
+    write_share(folder / "share")
+    (folder / "application").mkdir()
+    program = folder / "application" / "ace-gui"
     program.write_text("#!/bin/sh\necho started\n")
     program.chmod(0o755)
     for name in ("install.sh", "uninstall.sh"):
-        (given / name).write_bytes((LINUX / name).read_bytes())
+        (folder / name).write_bytes((LINUX / name).read_bytes())
     home.mkdir()
-    other = home / ".local" / "share" / "icons" / "hicolor" / "other.png"
-    other.parent.mkdir(parents=True)
-    other.touch()
+    foreign_icon = home / ".local" / "share" / "icons" / "hicolor" / "other.png"
+    foreign_icon.parent.mkdir(parents=True)
+    foreign_icon.touch()
     environment = {"HOME": str(home), "PATH": os.defpath}
 
     def run(script: Path) -> None:
         subprocess.run(["sh", script], env=environment, check=True, capture_output=True)
 
-    run(given / "install.sh")
-    run(given / "install.sh")  # an update
+    run(folder / "install.sh")
+    run(folder / "install.sh")  # an update
     started = subprocess.run([home / ".local/bin/ace-gui"], capture_output=True, check=True)
     assert started.stdout == b"started\n"
     installed = home / ".local/share"
@@ -217,10 +217,10 @@ def test_what_is_installed_can_be_removed(qapp, tmp_path: Path) -> None:
     assert f'Exec="{installed}/ace-workbench/application/ace-gui" %F' in desktop
     assert (installed / f"icons/hicolor/48x48/apps/{APPLICATION_ID}.png").exists()
     run(installed / "ace-workbench/uninstall.sh")
-    left = [path for path in home.rglob("*") if path.is_file() or path.is_symlink()]
+    remaining = [path for path in home.rglob("*") if path.is_file() or path.is_symlink()]
     caches = {"mimeinfo.cache", "icon-theme.cache"}
-    assert [path for path in left if path.name not in caches and "mime" not in path.parts] == [
-        other
+    assert [path for path in remaining if path.name not in caches and "mime" not in path.parts] == [
+        foreign_icon
     ]
 
 

@@ -80,7 +80,7 @@ def test_what_was_imported_is_frozen() -> None:
         assert not gc.isenabled()
         made = [object(), []]
     assert gc.isenabled()
-    assert not any(found is made for found in gc.get_objects())
+    assert not any(tracked is made for tracked in gc.get_objects())
 
 
 @pytest.mark.usefixtures("before_torch")

@@ -55,8 +55,8 @@ def test_every_requirement_has_one_version_on_every_platform(platform: str, pyth
     assert len(names) == len(set(names))
     versions = {entry.name: entry.version for entry in locked}
     for text in requirements(*EXTRAS):
-        wanted = Requirement(text)
-        assert wanted.specifier.contains(versions[plain_name(wanted.name)]), text
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(versions[plain_name(requirement.name)]), text
 
 
 def imported_packages() -> set[str]:
@@ -70,9 +70,9 @@ def imported_packages() -> set[str]:
                 modules |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 modules.add(node.module.partition(".")[0])
-    known = packages_distributions()
+    distributions = packages_distributions()
     modules -= {"ace_gui", *sys.stdlib_module_names}
-    return {plain_name(name) for module in modules for name in known.get(module, [module])}
+    return {plain_name(name) for module in modules for name in distributions.get(module, [module])}
 
 
 def test_the_program_imports_what_it_requires_and_nothing_else() -> None:
@@ -115,8 +115,8 @@ def test_differences_are_named() -> None:
     versions = {entry.name: entry.version for entry in locked}
     torch = versions["torch"]
     assert differences(locked, {**versions, "pip": "1"}) == []
-    found = differences(locked, {**versions, "torch": f"{torch}+cpu", "other": "1.0"})
-    assert found == ["other 1.0 (lock: none)", f"torch {torch}+cpu (lock: {torch})"]
+    lines = differences(locked, {**versions, "torch": f"{torch}+cpu", "other": "1.0"})
+    assert lines == ["other 1.0 (lock: none)", f"torch {torch}+cpu (lock: {torch})"]
 
 
 def test_the_bill_of_materials_is_valid_and_whole() -> None:
@@ -132,10 +132,10 @@ def test_the_bill_of_materials_is_valid_and_whole() -> None:
     shipped = needed_by(wanted_directly(), locked)
     assert {part["name"] for part in bill["components"]} == shipped
     assert bill["metadata"]["component"]["name"] == "ace-workbench"
-    known = {entry["ref"]: set(entry.get("dependsOn", ())) for entry in bill["dependencies"]}
+    dependencies = {entry["ref"]: set(entry.get("dependsOn", ())) for entry in bill["dependencies"]}
     versions = {entry.name: entry.version for entry in locked}
     typer = f"pkg:pypi/typer@{versions['typer']}"
-    assert any(f"pkg:pypi/rich@{versions['rich']}" == ref for ref in known[typer])
+    assert any(f"pkg:pypi/rich@{versions['rich']}" == ref for ref in dependencies[typer])
 
 
 @contextmanager
@@ -144,14 +144,14 @@ def service(bad: dict[str, str], *, honest: bool = True) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["queries"]
-            known = {"jinja2": "OLD-1", **bad} if honest else {}
-            names = [known.get(query["package"]["name"]) for query in asked]
+            queries = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["queries"]
+            vulnerabilities = {"jinja2": "OLD-1", **bad} if honest else {}
+            names = [vulnerabilities.get(query["package"]["name"]) for query in queries]
             results = [{"vulns": [{"id": name}]} if name else {} for name in names]
             if honest:
                 results[1:] = [
                     {} if query["package"]["name"] == "jinja2" else result
-                    for query, result in zip(asked[1:], results[1:], strict=True)
+                    for query, result in zip(queries[1:], results[1:], strict=True)
                 ]
             self.send_response(200)
             self.end_headers()
@@ -188,9 +188,9 @@ def test_an_audit() -> None:
     assert clean.returncode == 0
     assert "versions audited, 0 with advisories" in clean.stdout
     with service({"rich": "BAD-7"}) as address:
-        found = audit(address)
-    assert found.returncode == 1
-    assert "BAD-7" in found.stdout
+        process = audit(address)
+    assert process.returncode == 1
+    assert "BAD-7" in process.stdout
 
 
 def test_no_audit_is_said() -> None:

@@ -50,11 +50,11 @@ def differences(architecture: Architecture, table: Table) -> list[str]:
     """Where the traits differ from the table; tensors and patterns without a partner included."""
     compiled = {pattern: _compile(pattern) for pattern in table}
     unused = set(table)
-    found = []
+    problems = []
     for name, traits in architecture.traits.items():
         hits = [(p, match) for p, rule in compiled.items() if (match := rule.fullmatch(name))]
         if len(hits) != 1:
-            found.append(f"{name}: matched by {[p for p, _ in hits]}")
+            problems.append(f"{name}: matched by {[p for p, _ in hits]}")
             continue
         pattern, match = hits[0]
         unused.discard(pattern)
@@ -62,8 +62,8 @@ def differences(architecture: Architecture, table: Table) -> list[str]:
         expected = f"{table[pattern]} @{block}"
         actual = f"{written(traits)} @{traits.block}"
         if expected != actual:
-            found.append(f"{name}: {actual}, expected {expected}")
-    return found + [f"{pattern}: no such tensor" for pattern in sorted(unused)]
+            problems.append(f"{name}: {actual}, expected {expected}")
+    return problems + [f"{pattern}: no such tensor" for pattern in sorted(unused)]
 
 
 def _compile(pattern: str) -> re.Pattern[str]:

@@ -81,8 +81,8 @@ def fed(name: str) -> Fed:
             model = built(getattr(transformers_library.transformers(), name))
     except Exception:
         return Fed(name=name, why="not built")
-    found = blueprint.read(model)
-    if not any(tensor.traits.role is Role.HEAD for tensor in found.values()):
+    tensors = blueprint.read(model)
+    if not any(tensor.traits.role is Role.HEAD for tensor in tensors.values()):
         return Fed(name=name, why="no head")
     if not _bodies(model):
         return Fed(name=name, why="no body")
@@ -121,16 +121,16 @@ def _with_values(model: Any) -> tuple[Any, str]:
 
 
 def _counted(name: str, model: Any, device: str) -> Fed:
-    found = blueprint.read(model)
+    tensors = blueprint.read(model)
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    heads = {n for n, tensor in found.items() if tensor.traits.role is Role.HEAD}
-    words = {n for n, tensor in found.items() if tensor.traits.role is Role.VOCABULARY_HEAD}
+    heads = {n for n, tensor in tensors.items() if tensor.traits.role is Role.HEAD}
+    words = {n for n, tensor in tensors.items() if tensor.traits.role is Role.VOCABULARY_HEAD}
     body = [n for n in parameters if n not in heads | words]
     for parameter in parameters.values():
         parameter.requires_grad_(parameter.is_floating_point())
     returned: list[Any] = []
-    for each in _bodies(model):
-        each.register_forward_hook(lambda _module, _given, output: returned.append(output))
+    for backbone in _bodies(model):
+        backbone.register_forward_hook(lambda _module, _arguments, output: returned.append(output))
     outputs = list(_tensors(_run(model.eval(), device)))
     reached = _behind(outputs)
     hidden = _behind([tensor for output in returned for tensor in _tensors(_first(output))])
@@ -139,7 +139,7 @@ def _counted(name: str, model: Any, device: str) -> Fed:
         name=name,
         alone=frozenset(n for n in body if id(parameters[n]) in reached - hidden - past),
         unused=frozenset(n for n in body if id(parameters[n]) not in reached),
-        reported=frozenset(n for n in body if found[n].traits.before_head),
+        reported=frozenset(n for n in body if tensors[n].traits.before_head),
     )
 
 
@@ -164,17 +164,17 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _tensors(each)
+        for part in value.values():
+            yield from _tensors(part)
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors(each)
+        for part in value:
+            yield from _tensors(part)
 
 
 def _behind(outputs: Collection[Tensor], stop: Collection[int] = ()) -> set[int]:
     """The parameters that these were made of; not looked for beyond those of ``stop``."""
     seen: set[Any] = set()
-    found: set[int] = set()
+    variables: set[int] = set()
     todo = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
     while todo:
         step = todo.pop()
@@ -182,17 +182,17 @@ def _behind(outputs: Collection[Tensor], stop: Collection[int] = ()) -> set[int]
             continue
         seen.add(step)
         if hasattr(step, "variable"):
-            found.add(id(step.variable))
+            variables.add(id(step.variable))
         elif not _takes(step, stop):
             todo += [before for before, _ in step.next_functions if before is not None]
-    return found
+    return variables
 
 
 def _takes(step: Any, stop: Collection[int]) -> bool:
     """Whether a step takes one of these parameters, as it is or turned."""
-    given = [before for before, _ in step.next_functions if before is not None]
-    turned = [before.next_functions[0][0] for before in given if len(before.next_functions) == 1]
-    return any(id(getattr(each, "variable", None)) in stop for each in (*given, *turned))
+    sources = [before for before, _ in step.next_functions if before is not None]
+    turned = [before.next_functions[0][0] for before in sources if len(before.next_functions) == 1]
+    return any(id(getattr(node, "variable", None)) in stop for node in (*sources, *turned))
 
 
 class _Guesses(TorchFunctionMode):
@@ -215,10 +215,10 @@ def _run(model: Any, device: str) -> Any:
     names = [input_ for input_ in inputs if input_ in inspect.signature(model.forward).parameters]
     failure: Exception | None = None
     for values in product(*(inputs[name] for name in names)):
-        given = {n: value for n, value in zip(names, values, strict=True) if value is not None}
+        arguments = {n: value for n, value in zip(names, values, strict=True) if value is not None}
         try:
             with torch.device(device), _Guesses(), symbolic.patch(_ALL_NONZERO):
-                return model(**given)
+                return model(**arguments)
         except Exception as error:
             failure = failure or error
     assert failure is not None
@@ -235,10 +235,11 @@ def _inputs(model: Any, device: str) -> dict[str, list[Tensor | None]]:
 
     def size(key: str, otherwise: int) -> int:
         return next(
-            (v for each in inner if isinstance(v := getattr(each, key, 0), int) and v), otherwise
+            (v for config in inner if isinstance(v := getattr(config, key, 0), int) and v),
+            otherwise,
         )
 
-    def whole(*shape: int) -> Tensor:
+    def integers(*shape: int) -> Tensor:
         return torch.ones(shape, dtype=torch.long, device=device)
 
     def real(*shape: int) -> Tensor:
@@ -246,11 +247,11 @@ def _inputs(model: Any, device: str) -> dict[str, list[Tensor | None]]:
 
     side = size("image_size", 224)
     colours = size("num_channels", 3)
-    words = whole(1, _WORDS)
+    words = integers(1, _WORDS)
     picture = (colours, side, side)
     video = real(1, size("num_frames", 16), *picture)
     return {
-        "input_ids": [words, whole(1, 2, _WORDS)],
+        "input_ids": [words, integers(1, 2, _WORDS)],
         "pixel_values": [real(1, *picture), video],
         "pixel_values_videos": [video],
         "input_values": [real(1, 16000), real(1, 1024, size("num_mel_bins", 128))],
@@ -261,15 +262,15 @@ def _inputs(model: Any, device: str) -> dict[str, list[Tensor | None]]:
         ],
         "past_values": [real(1, size("context_length", 32), size("num_input_channels", 1))],
         "decoder_input_ids": [words],
-        "bbox": [whole(1, _WORDS, 4)],
+        "bbox": [integers(1, _WORDS, 4)],
         "attention_mask": [None, words],
         "visual_feats": [real(1, 4, size("visual_feat_dim", 2048))],
         "visual_pos": [real(1, 4, 4)],
         "visual_embeds": [real(1, 4, size("visual_embedding_dim", 512))],
         "visual_attention_mask": [real(1, 4)],
-        "region_to_phrase_position": [whole(1, 8)],
-        "entity_ids": [whole(1, 2)],
-        "entity_position_ids": [whole(1, 2, 8)],
-        "entity_start_positions": [whole(1, 2)],
-        "entity_end_positions": [whole(1, 2)],
+        "region_to_phrase_position": [integers(1, 8)],
+        "entity_ids": [integers(1, 2)],
+        "entity_position_ids": [integers(1, 2, 8)],
+        "entity_start_positions": [integers(1, 2)],
+        "entity_end_positions": [integers(1, 2)],
     }

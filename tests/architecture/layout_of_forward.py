@@ -30,15 +30,15 @@ _TURNING = {"t", "transpose", "swapaxes"}
 @cache
 def layouts(owner: type) -> dict[str, str]:
     """``M`` or ``MT`` by the name of each parameter that the class multiplies by."""
-    found: dict[str, str] = {}
-    for each in reversed(inspect.getmro(owner)):
-        if not each.__module__.startswith("transformers."):
+    uses: dict[str, str] = {}
+    for ancestor in reversed(inspect.getmro(owner)):
+        if not ancestor.__module__.startswith("transformers."):
             continue
-        tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(ancestor)))
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
-                found |= dict(_uses(function))
-    return found
+                uses |= dict(_uses(function))
+    return uses
 
 
 def _uses(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:

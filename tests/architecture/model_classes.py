@@ -65,11 +65,11 @@ _COMPLETIONS: Final[dict[str, dict[str, Any]]] = {
 def model_classes() -> Iterator[type[Any]]:
     """Those that a config's ``architectures`` may name."""
     transformers = transformers_library.transformers()
-    found = (getattr(transformers, name, None) for name in sorted(dir(transformers)))
-    for each in found:
-        is_model = isinstance(each, type) and issubclass(each, transformers.PreTrainedModel)
-        if is_model and not each.__name__.lower().endswith("pretrainedmodel"):
-            yield each
+    members = (getattr(transformers, name, None) for name in sorted(dir(transformers)))
+    for member in members:
+        is_model = isinstance(member, type) and issubclass(member, transformers.PreTrainedModel)
+        if is_model and not member.__name__.lower().endswith("pretrainedmodel"):
+            yield member
 
 
 def families() -> list[str]:
@@ -111,9 +111,9 @@ def built(model_class: type[Any]) -> Any:
 
 
 def _labelled(config: Any) -> Any:
-    for each in (config, *vars(config).values()):
-        if hasattr(each, "num_labels"):
-            each.num_labels = LABELS
+    for section in (config, *vars(config).values()):
+        if hasattr(section, "num_labels"):
+            section.num_labels = LABELS
     return config
 
 
@@ -132,10 +132,10 @@ def few_layers(config_class: Any) -> Any:
 
 def fewer_layers(config: Any) -> dict[str, Any]:
     """The arguments that make a config of this kind with few layers, its parts included."""
-    found = dict(_COMPLETIONS.get(type(config).__name__, {}))
+    settings = dict(_COMPLETIONS.get(type(config).__name__, {}))
     for key, value in vars(config).items():
         if key in _LAYERS and isinstance(value, int):
-            found[key] = min(value, _FEW)
-        elif key not in found and hasattr(value, "model_type") and hasattr(value, "to_dict"):
-            found[key] = type(value)(**fewer_layers(value))
-    return found
+            settings[key] = min(value, _FEW)
+        elif key not in settings and hasattr(value, "model_type") and hasattr(value, "to_dict"):
+            settings[key] = type(value)(**fewer_layers(value))
+    return settings

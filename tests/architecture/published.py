@@ -14,24 +14,24 @@ def _decoder(
     architecture: str,
     sizes: tuple[int, int, int],
     heads: tuple[int, int, int],
-    **others: object,
+    **settings: object,
 ) -> Config:
     """``sizes``: hidden, inner, layers. ``heads``: of queries, of keys and values; and a size."""
     shaping = {
         **dict(zip(("hidden_size", "intermediate_size", "num_hidden_layers"), sizes, strict=True)),
         **dict(zip(("num_attention_heads", "num_key_value_heads", "head_dim"), heads, strict=True)),
     }
-    return _config(model_type, architecture, **shaping, **others)
+    return _config(model_type, architecture, **shaping, **settings)
 
 
-def _falcon(hidden: int, heads: int, **others: object) -> Config:
+def _falcon(hidden: int, heads: int, **settings: object) -> Config:
     sizes = {"hidden_size": hidden, "num_attention_heads": heads, "num_hidden_layers": 2}
-    return _config("falcon", "FalconForCausalLM", **sizes, **others)
+    return _config("falcon", "FalconForCausalLM", **sizes, **settings)
 
 
-def _t5(inner: int, heads: int, layers: int, **others: object) -> Config:
+def _t5(inner: int, heads: int, layers: int, **settings: object) -> Config:
     sizes = {"d_ff": inner, "num_heads": heads, "num_layers": layers, "vocab_size": 32128}
-    return _config("t5", "T5ForConditionalGeneration", **sizes, **others)
+    return _config("t5", "T5ForConditionalGeneration", **sizes, **settings)
 
 
 _TIED = {"tie_word_embeddings": True}

@@ -79,8 +79,8 @@ def verdict(name: str) -> Verdict:
     except (Exception, OutOfTime) as error:
         return Verdict(name=name, refused=_reason(error))
     tensors = blueprint.read(model)
-    shapes = {each: tensor.shape for each, tensor in tensors.items()}
-    traits = {each: tensor.traits for each, tensor in tensors.items()}
+    shapes = {key: tensor.shape for key, tensor in tensors.items()}
+    traits = {key: tensor.traits for key, tensor in tensors.items()}
     traits = with_layouts(traits, shapes, model.config)
     wrong = tuple(_wrong(model, traits))
     return Verdict(name=name, tensors=len(traits), wrong=wrong)
@@ -93,7 +93,7 @@ def _reason(error: BaseException) -> str:
     return f"its config: {type(error).__name__}: {str(error).strip().splitlines()[0][:90]}"
 
 
-def _wrong(model: Any, found: Mapping[str, TensorTraits]) -> Iterator[str]:
+def _wrong(model: Any, all_traits: Mapping[str, TensorTraits]) -> Iterator[str]:
     words = _vocabulary_sizes(model.config)
     task = bool(_TASKS.search(type(model).__name__)) or _has_task_inside(model)
     owners: dict[int, list[str]] = {}
@@ -102,7 +102,7 @@ def _wrong(model: Any, found: Mapping[str, TensorTraits]) -> Iterator[str]:
             name = f"{prefix}.{leaf}".lstrip(".")
             shape = tuple(parameter.shape)
             owners.setdefault(id(parameter), []).append(name)
-            traits = found[name]
+            traits = all_traits[name]
             layout = _layout(module, leaf, shape)
             for problem in (
                 _layout_problem(traits, layout),
@@ -112,7 +112,7 @@ def _wrong(model: Any, found: Mapping[str, TensorTraits]) -> Iterator[str]:
                 if problem:
                     kind = type(module).__name__
                     yield f"{type(model).__name__}: {name} ({kind}, {shape}): {problem}"
-    yield from _tie_problems(model, owners, found)
+    yield from _tie_problems(model, owners, all_traits)
 
 
 def _layout(module: Any, leaf: str, shape: tuple[int, ...]) -> str:
@@ -193,11 +193,11 @@ def _kind_problem(module: Any, leaf: str, shape: tuple[int, ...], role: Role, la
 
 
 def _tie_problems(
-    model: Any, owners: Mapping[int, list[str]], found: Mapping[str, TensorTraits]
+    model: Any, owners: Mapping[int, list[str]], all_traits: Mapping[str, TensorTraits]
 ) -> Iterator[str]:
     for names in owners.values():
-        sources = [name for name in names if found[name].tied_to is None]
-        strays = [name for name in names if found[name].tied_to not in (None, *sources)]
+        sources = [name for name in names if all_traits[name].tied_to is None]
+        strays = [name for name in names if all_traits[name].tied_to not in (None, *sources)]
         if len(sources) != 1 or strays:
             yield f"{type(model).__name__}: {names}: tied otherwise than stored"
 
@@ -205,19 +205,19 @@ def _tie_problems(
 def _vocabulary_sizes(config: Any) -> frozenset[int]:
     """Numbers that only vocabularies have in this config."""
     words: set[int] = set()
-    others: set[int] = set()
+    sizes: set[int] = set()
     for key, value in _numbers(config.to_dict()):
-        (words if key == "vocab_size" else others).add(value)
-    return frozenset(words - others)
+        (words if key == "vocab_size" else sizes).add(value)
+    return frozenset(words - sizes)
 
 
 def _numbers(value: object, key: str = "") -> Iterator[tuple[str, int]]:
     if isinstance(value, Mapping):
-        for inner, each in value.items():
-            yield from _numbers(each, str(inner))
+        for inner, element in value.items():
+            yield from _numbers(element, str(inner))
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _numbers(each, key)
+        for element in value:
+            yield from _numbers(element, key)
     elif isinstance(value, int) and not isinstance(value, bool):
         yield key, value
 

@@ -36,12 +36,12 @@ def test_every_published_model_has_a_table():
 
 @pytest.mark.parametrize("model", CONFIGS)
 def test_every_tensor_of_a_published_model(model: str, shapes: Mapping[str, dict[str, Shape]]):
-    found = describe(CONFIGS[model], shapes[model])
-    assert differences(found, TABLES[model]) == []
-    assert found.family == CONFIGS[model]["model_type"]
-    assert [found.model_class] == CONFIGS[model]["architectures"]
-    assert found.note == ""
-    assert fusions(found) == FUSIONS.get(model, {})
+    architecture = describe(CONFIGS[model], shapes[model])
+    assert differences(architecture, TABLES[model]) == []
+    assert architecture.family == CONFIGS[model]["model_type"]
+    assert [architecture.model_class] == CONFIGS[model]["architectures"]
+    assert architecture.note == ""
+    assert fusions(architecture) == FUSIONS.get(model, {})
 
 
 # Only the class of the model knows what this one does.
@@ -102,22 +102,22 @@ def test_bare_backbone_under_a_task_config(shapes: Mapping[str, dict[str, Shape]
         if name.startswith("roberta.")
     }
     bare |= {"pooler.dense.weight": (768, 768), "pooler.dense.bias": (768,)}
-    found = describe(CONFIGS["roberta-base"], bare)
-    assert {name: written(found.traits[name]) for name in table} == table
-    assert "pooler.dense.weight" in found.note
-    assert "encoder" not in found.note
+    architecture = describe(CONFIGS["roberta-base"], bare)
+    assert {name: written(architecture.traits[name]) for name in table} == table
+    assert "pooler.dense.weight" in architecture.note
+    assert "encoder" not in architecture.note
 
 
 def test_task_checkpoint_under_a_backbone_config(shapes: Mapping[str, dict[str, Shape]]):
     config = {**CONFIGS["roberta-base"], "architectures": ["RobertaModel"]}
-    found = describe(config, shapes["roberta-base"])
-    assert found.model_class == "RobertaModel"
-    assert differences(found, TABLES["roberta-base"]) == []
-    assert "classifier.dense.weight" in found.note
-    other = "model.layers.0.self_attn.q_proj.weight"  # of another model: names say what it is
-    found = describe(config, {other: (8, 8)})
-    assert written(found.traits[other]) == "query M"
-    assert other in found.note
+    architecture = describe(config, shapes["roberta-base"])
+    assert architecture.model_class == "RobertaModel"
+    assert differences(architecture, TABLES["roberta-base"]) == []
+    assert "classifier.dense.weight" in architecture.note
+    name = "model.layers.0.self_attn.q_proj.weight"  # of another model: names say what it is
+    architecture = describe(config, {name: (8, 8)})
+    assert written(architecture.traits[name]) == "query M"
+    assert name in architecture.note
 
 
 def test_names_of_early_bert_files():
@@ -128,10 +128,10 @@ def test_names_of_early_bert_files():
         ): shape
         for name, shape in saved_shapes(config).items()
     }
-    found = describe(config, shapes)
-    assert written(found.traits["bert.embeddings.LayerNorm.gamma"]) == "norm -"
-    assert written(found.traits["bert.encoder.layer.0.output.LayerNorm.beta"]) == "norm -"
-    assert found.note == ""
+    architecture = describe(config, shapes)
+    assert written(architecture.traits["bert.embeddings.LayerNorm.gamma"]) == "norm -"
+    assert written(architecture.traits["bert.encoder.layer.0.output.LayerNorm.beta"]) == "norm -"
+    assert architecture.note == ""
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ UNUSUAL: dict[str, tuple[dict[str, object], dict[str, str], list[Shape]]] = {
 @pytest.mark.parametrize("what", UNUSUAL)
 def test_what_published_files_may_be_instead(what: str):
     config, table, shapes = UNUSUAL[what]
-    found = describe(config, dict(zip(table, shapes, strict=True)))
-    assert {name: written(traits) for name, traits in found.traits.items()} == table
-    assert found.note == ""
-    assert [found.model_class] == config["architectures"]
-    assert found.family == config.get("model_type", "bert")
+    architecture = describe(config, dict(zip(table, shapes, strict=True)))
+    assert {name: written(traits) for name, traits in architecture.traits.items()} == table
+    assert architecture.note == ""
+    assert [architecture.model_class] == config["architectures"]
+    assert architecture.family == config.get("model_type", "bert")
 
 
 def test_stacks_that_lie_the_other_way_round_in_the_files():
@@ -230,16 +230,16 @@ def test_stacks_that_lie_the_other_way_round_in_the_files():
         stored = {"gate_up_proj": (4, 96, 64), "down_proj": (4, 64, 48)}
         if turned:
             stored = {side: (e, b, a) for side, (e, a, b) in stored.items()}
-        found = describe(config, {name + side: shape for side, shape in stored.items()})
+        architecture = describe(config, {name + side: shape for side, shape in stored.items()})
         layout = "E×MT" if turned else "E×M"
-        assert {n.removeprefix(name): written(t) for n, t in found.traits.items()} == {
+        assert {n.removeprefix(name): written(t) for n, t in architecture.traits.items()} == {
             "gate_up_proj": f"MLP gate+up {layout}",
             "down_proj": f"MLP down {layout}",
         }
-        assert fusions(found) == {
+        assert fusions(architecture) == {
             "model.language_model.layers.N.mlp.experts.gate_up_proj": "MLP gate 48, MLP up 48"
         }
-        assert found.note == ""
+        assert architecture.note == ""
 
 
 def test_tie_needs_both_tensors_in_the_files(shapes: Mapping[str, dict[str, Shape]]):
@@ -256,9 +256,9 @@ def test_tie_needs_both_tensors_in_the_files(shapes: Mapping[str, dict[str, Shap
 
 def test_tensors_of_different_shape_are_not_tied(shapes: Mapping[str, dict[str, Shape]]):
     resized = shapes["gpt2"] | {"lm_head.weight": (50300, 768)}
-    found = describe(CONFIGS["gpt2"], resized)
-    assert found.traits["lm_head.weight"].tied_to is None
-    assert "lm_head.weight" in found.note
+    architecture = describe(CONFIGS["gpt2"], resized)
+    assert architecture.traits["lm_head.weight"].tied_to is None
+    assert "lm_head.weight" in architecture.note
 
 
 def test_resized_vocabulary_keeps_its_traits(shapes: Mapping[str, dict[str, Shape]]):
@@ -266,9 +266,9 @@ def test_resized_vocabulary_keeps_its_traits(shapes: Mapping[str, dict[str, Shap
         "lm_head.weight": (50300, 768),
         "transformer.wte.weight": (50300, 768),
     }
-    found = describe(CONFIGS["gpt2"], resized)
-    assert differences(found, TABLES["gpt2"]) == []
-    assert "transformer.wte.weight" in found.note
+    architecture = describe(CONFIGS["gpt2"], resized)
+    assert differences(architecture, TABLES["gpt2"]) == []
+    assert "transformer.wte.weight" in architecture.note
 
 
 def test_swapped_axes_are_not_what_the_class_stores(shapes: Mapping[str, dict[str, Shape]]):
@@ -277,9 +277,9 @@ def test_swapped_axes_are_not_what_the_class_stores(shapes: Mapping[str, dict[st
         name: shape[::-1] if ".c_" in name and len(shape) == 2 else shape
         for name, shape in shapes["gpt2"].items()
     }
-    found = describe(CONFIGS["gpt2"], linear)
-    assert written(found.traits["transformer.h.0.mlp.c_fc.weight"]) == "MLP up M"
-    assert "transformer.h.0.mlp.c_fc.weight" in found.note
+    architecture = describe(CONFIGS["gpt2"], linear)
+    assert written(architecture.traits["transformer.h.0.mlp.c_fc.weight"]) == "MLP up M"
+    assert "transformer.h.0.mlp.c_fc.weight" in architecture.note
 
 
 @pytest.mark.parametrize(
@@ -304,19 +304,21 @@ def test_configs_that_do_not_fit_are_said_so(
     said: str,
     shapes: Mapping[str, dict[str, Shape]],
 ):
-    found = describe(CONFIGS["gpt2"] | change, shapes["gpt2"])
-    assert found.model_class == model_class
-    assert said in found.note
-    assert written(found.traits["transformer.h.5.attn.c_proj.weight"]) == "attention output MT"
+    architecture = describe(CONFIGS["gpt2"] | change, shapes["gpt2"])
+    assert architecture.model_class == model_class
+    assert said in architecture.note
+    assert (
+        written(architecture.traits["transformer.h.5.attn.c_proj.weight"]) == "attention output MT"
+    )
 
 
 def test_config_nested_without_end():
     nested: dict[str, object] = {}
     for _ in range(5000):
         nested = {"text_config": nested}
-    found = describe({"model_type": "gpt2"} | nested, {"a.weight": (2, 3)})
-    assert "nested" in found.note
-    assert found.traits["a.weight"].matrix
+    architecture = describe({"model_type": "gpt2"} | nested, {"a.weight": (2, 3)})
+    assert "nested" in architecture.note
+    assert architecture.traits["a.weight"].matrix
 
 
 def test_quantisation_and_kernels_in_a_config_are_not_loaded(
@@ -327,8 +329,8 @@ def test_quantisation_and_kernels_in_a_config_are_not_loaded(
         "attn_implementation": "someone/kernel",
         "_attn_implementation": "someone/kernel",
     }
-    found = describe(config, shapes["llama-3.2-1b"])
-    assert differences(found, TABLES["llama-3.2-1b"]) == []
+    architecture = describe(config, shapes["llama-3.2-1b"])
+    assert differences(architecture, TABLES["llama-3.2-1b"]) == []
 
 
 def test_a_model_of_seventy_billion_parameters_is_described_at_once():
@@ -342,9 +344,9 @@ def test_a_model_of_seventy_billion_parameters_is_described_at_once():
     }
     shapes = saved_shapes(config)
     start = time.perf_counter()
-    found = describe(config, shapes)
+    architecture = describe(config, shapes)
     assert time.perf_counter() - start < 2
-    assert differences(found, TABLES["mistral-7b"]) == []
+    assert differences(architecture, TABLES["mistral-7b"]) == []
 
 
 def test_nothing_is_written_to_stderr(capfd):
@@ -375,13 +377,15 @@ ONCE_WRONG = (
 
 @pytest.mark.parametrize("name", ONCE_WRONG)
 def test_parameters_of_a_class(name: str):
-    found = verdict(name)
-    assert (found.refused, found.wrong) == ("", ())
-    assert found.tensors
+    judgement = verdict(name)
+    assert (judgement.refused, judgement.wrong) == ("", ())
+    assert judgement.tensors
 
 
 @pytest.mark.long
 def test_parameters_of_all_classes():
-    found = sweep()
-    assert sum(not each.refused for each in found) > 1500, {each.refused for each in found}
-    assert [line for each in found for line in each.wrong] == []
+    judgements = sweep()
+    assert sum(not judgement.refused for judgement in judgements) > 1500, {
+        judgement.refused for judgement in judgements
+    }
+    assert [line for judgement in judgements for line in judgement.wrong] == []

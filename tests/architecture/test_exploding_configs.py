@@ -52,12 +52,12 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
     config: Any = copy.deepcopy(published)
     for *path, last in draw(st.lists(st.sampled_from(list(places(published))), max_size=3)):
         holder = config
-        known = published
+        original = published
         with contextlib.suppress(LookupError, TypeError):  # another change was made above it
             for key in path:
                 holder = holder[key]
-                known = known[key]
-            holder[last] = draw(exploded(known[last]))
+                original = original[key]
+            holder[last] = draw(exploded(original[last]))
     return config
 
 
@@ -78,8 +78,8 @@ def exploded(value: Any) -> st.SearchStrategy[Any]:
 
 @pytest.fixture(scope="module")
 def describer() -> Iterator[Describer]:
-    with Describer(LIMITS) as one:
-        yield one
+    with Describer(LIMITS) as process:
+        yield process
 
 
 def check(describer: Describer, config: dict[str, Any]) -> Architecture:
@@ -96,15 +96,15 @@ def check(describer: Describer, config: dict[str, Any]) -> Architecture:
             if describer.pid is not None and idle:
                 largest = max(largest, psutil.Process(describer.pid).memory_info().rss)
     except StopIteration as end:
-        found: Architecture = end.value
+        architecture: Architecture = end.value
     assert not idle or time.monotonic() - started < LONGEST
     assert largest < 700_000_000 + LIMITS.memory_bytes
     assert here.memory_info().rss - before < 300_000_000
-    assert found.traits.keys() == SHAPES.keys()
-    assert len(found.note) < 2000
-    assert found.note.isprintable()
-    assert found.model_class is not None or "described by their names" in found.note
-    return found
+    assert architecture.traits.keys() == SHAPES.keys()
+    assert len(architecture.note) < 2000
+    assert architecture.note.isprintable()
+    assert architecture.model_class is not None or "described by their names" in architecture.note
+    return architecture
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def check(describer: Describer, config: dict[str, Any]) -> Architecture:
     ids=["long", "terminal", "object", "class", "number", "deep"],
 )
 def test_a_note_is_short_and_printable(config: dict[str, Any]):
-    found = describe(config, SHAPES)
-    assert len(found.note) < 500
-    assert found.note.isprintable()
-    assert found.family in (None, "gpt2")
+    architecture = describe(config, SHAPES)
+    assert len(architecture.note) < 500
+    assert architecture.note.isprintable()
+    assert architecture.family in (None, "gpt2")
 
 
 @pytest.mark.long

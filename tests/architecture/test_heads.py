@@ -57,8 +57,8 @@ HEADS = {
 
 
 def heads(model: object, role: Role) -> set[str]:
-    found = blueprint.read(model)
-    return {name for name, tensor in found.items() if tensor.traits.role is role}
+    tensors = blueprint.read(model)
+    return {name for name, tensor in tensors.items() if tensor.traits.role is role}
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -107,16 +107,16 @@ FEEDING = {
 
 @pytest.mark.parametrize("name", FEEDING)
 def test_what_feeds_a_head_alone(name: str):
-    found = fed(name)
-    assert (found.why, found.is_wrong) == ("", False), found.wrong
-    assert bool(found.alone) == bool(FEEDING[name])
-    assert all(tensor.startswith(FEEDING[name]) for tensor in found.alone)
+    feeders = fed(name)
+    assert (feeders.why, feeders.is_wrong) == ("", False), feeders.wrong
+    assert bool(feeders.alone) == bool(FEEDING[name])
+    assert all(tensor.startswith(FEEDING[name]) for tensor in feeders.alone)
 
 
 @pytest.mark.long
 def test_what_feeds_the_heads_alone_in_all_classes():
-    found = every_fed(os.cpu_count() or 1)
-    counted = [each for each in found if not each.why]
+    all_feeders = every_fed(os.cpu_count() or 1)
+    counted = [feeders for feeders in all_feeders if not feeders.why]
     assert len(counted) > 400
-    assert sum(bool(each.alone) for each in counted) > 50
-    assert [each.wrong for each in counted if each.is_wrong] == []
+    assert sum(bool(feeders.alone) for feeders in counted) > 50
+    assert [feeders.wrong for feeders in counted if feeders.is_wrong] == []

@@ -84,9 +84,9 @@ GATED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def built(model_class: str, settings: Mapping[str, Any]) -> Any:
-    found = getattr(transformers, model_class)
-    config = found.config_class(**settings, **NO_TOKENS, attn_implementation="eager")
-    model = found(config).eval()
+    transformers_class = getattr(transformers, model_class)
+    config = transformers_class.config_class(**settings, **NO_TOKENS, attn_implementation="eager")
+    model = transformers_class(config).eval()
     generator = torch.Generator().manual_seed(0)
     for name, parameter in model.named_parameters():
         if parameter.ndim > 1 and "bias" not in name:
@@ -99,8 +99,8 @@ def built(model_class: str, settings: Mapping[str, Any]) -> Any:
 def fused_tensors(model: Any, roles: tuple[Role, ...]) -> dict[str, TensorTraits]:
     config = {**model.config.to_dict(), "architectures": [type(model).__name__]}
     shapes = {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
-    found = describe(config, shapes).traits
-    return {name: traits for name, traits in found.items() if traits.role in roles}
+    by_name = describe(config, shapes).traits
+    return {name: traits for name, traits in by_name.items() if traits.role in roles}
 
 
 def parts(name: str, tensor: Tensor, traits: TensorTraits) -> list[tuple[str, Tensor]]:
@@ -114,11 +114,11 @@ def parts(name: str, tensor: Tensor, traits: TensorTraits) -> list[tuple[str, Te
         reason="",
     )
     views = []
-    for each in split_row(row, traits, split_fused=True):
-        part = each.part
+    for split in split_row(row, traits, split_fused=True):
+        part = split.part
         stretch = tensor.view(-1)[part.start : part.stop].view(-1, part.period)
-        views.append((each.role, stretch[:, part.first : part.last]))
-        assert math.prod(each.shape) == views[-1][1].numel()
+        views.append((split.role, stretch[:, part.first : part.last]))
+        assert math.prod(split.shape) == views[-1][1].numel()
     return views
 
 
@@ -162,7 +162,7 @@ def test_query_key_and_value_are_where_the_model_looks_for_them(family: str):
         attention = attention.dense
     by_role = dict(views)
     assert list(by_role) == ["query", "key", "value"]
-    whole = output_of(model, attention)
+    output = output_of(model, attention)
 
     def without(*roles: str, noise: str = "") -> Callable[[], None]:
         def change() -> None:
@@ -173,10 +173,10 @@ def test_query_key_and_value_are_where_the_model_looks_for_them(family: str):
 
         return change
 
-    assert whole.abs().max() > 1e-3
+    assert output.abs().max() > 1e-3
     assert changed(model, attention, without("value")).abs().max() < 1e-6
     blind = changed(model, attention, without("query"))
-    assert not torch.allclose(blind, whole, atol=1e-4)
+    assert not torch.allclose(blind, output, atol=1e-4)
     assert torch.allclose(changed(model, attention, without("query", noise="key")), blind)
     assert torch.allclose(changed(model, attention, without("key", noise="query")), blind)
 
@@ -188,19 +188,21 @@ def test_gate_and_up_are_where_the_model_looks_for_them(family: str):
     gates = [view for role, view in views if role == "MLP gate"]
     ups = [view for role, view in views if role == "MLP up"]
     assert len(gates) == len(ups) == len(views) / 2
-    whole = output_of(model, mlp)
+    output = output_of(model, mlp)
 
     def scaled(matrices: list[Tensor], factor: float) -> Callable[[], None]:
         return lambda: [matrix.mul_(factor) for matrix in matrices] and None
 
-    assert whole.abs().max() > 1e-4
+    assert output.abs().max() > 1e-4
     assert changed(model, mlp, scaled(gates, 0.0)).abs().max() < 1e-6
     if family == "gpt_oss":  # (up + 1) · gate
-        one = changed(model, mlp, scaled(ups, 0.0))
-        assert torch.allclose(changed(model, mlp, scaled(ups, -1.0)) + whole, 2 * one, atol=1e-5)
+        without_ups = changed(model, mlp, scaled(ups, 0.0))
+        assert torch.allclose(
+            changed(model, mlp, scaled(ups, -1.0)) + output, 2 * without_ups, atol=1e-5
+        )
         return
-    assert torch.allclose(changed(model, mlp, scaled(ups, -1.0)), -whole, atol=1e-6)
-    assert not torch.allclose(changed(model, mlp, scaled(gates, -1.0)).abs(), whole.abs())
+    assert torch.allclose(changed(model, mlp, scaled(ups, -1.0)), -output, atol=1e-6)
+    assert not torch.allclose(changed(model, mlp, scaled(gates, -1.0)).abs(), output.abs())
 
 
 def test_plain_multi_head_attention():
@@ -224,8 +226,8 @@ def test_plain_multi_head_attention():
     ],
 )
 def test_layouts_that_a_name_does_not_tell_are_left_whole(name: str, shape: tuple[int, ...]):
-    other = {"model.layers.0.mlp.experts.down_proj": (4, 40, H)}
-    assert describe(None, {name: shape, **other}).traits[name].fusion is None
+    down = {"model.layers.0.mlp.experts.down_proj": (4, 40, H)}
+    assert describe(None, {name: shape, **down}).traits[name].fusion is None
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -107,8 +107,8 @@ def written(model_type: str, **changes: object) -> dict[str, Any]:
     ],
 )
 def test_what_a_config_may_say(model_type: str, key: str, value: object):
-    found = describe(written(model_type, **{key: value}), NAMES)
-    assert found.model_class is not None, found.note
+    architecture = describe(written(model_type, **{key: value}), NAMES)
+    assert architecture.model_class is not None, architecture.note
 
 
 def test_numbers_that_json_has_not_are_read():
@@ -133,8 +133,8 @@ def test_a_package_that_is_not_installed_is_no_fault_of_the_config(
 
     monkeypatch.setattr(transformers_library.transformers().GPT2LMHeadModel, "__init__", refuse)
     needs = "GPT2LMHeadModel needs the Python package timm, which is not installed here."
-    found = describe(CONFIGS["gpt2"], NAMES)
-    assert found.note == f"{needs} Tensors are described by their names."
+    architecture = describe(CONFIGS["gpt2"], NAMES)
+    assert architecture.note == f"{needs} Tensors are described by their names."
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS["gpt2"]))
     save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(CheckpointError, match="timm"):
@@ -150,7 +150,7 @@ def test_no_default_has_a_count_that_is_refused():
 def default(config_class: Any) -> Mapping[str, object]:
     """As a plain value; empty where the class has no default."""
     try:
-        found: Mapping[str, object] = config_class().to_dict()
+        settings: Mapping[str, object] = config_class().to_dict()
     except Exception:  # of any type, and no matter here
         return {}
-    return found
+    return settings

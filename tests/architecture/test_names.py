@@ -110,13 +110,13 @@ BLOCK = re.compile(r"(?:blocks|layers)\.(\d+)\.")
     ids=["open_clip", "timm", "plain torch"],
 )
 def test_every_tensor(rows: Rows, fused: dict[str, str]):
-    found = describe(None, {name: shape for name, (shape, _) in rows.items()})
-    assert {name: written(traits) for name, traits in found.traits.items()} == {
+    architecture = describe(None, {name: shape for name, (shape, _) in rows.items()})
+    assert {name: written(traits) for name, traits in architecture.traits.items()} == {
         name: traits for name, (_, traits) in rows.items()
     }
-    for name, traits in found.traits.items():
+    for name, traits in architecture.traits.items():
         assert traits.block == (int(number[1]) if (number := BLOCK.search(name)) else None)
-    assert fusions(found) == fused
+    assert fusions(architecture) == fused
 
 
 @pytest.mark.parametrize(("up", "transposed"), [((32, 128), True), ((128, 32), False)])
@@ -178,13 +178,13 @@ PARTS = st.lists(
 @settings(max_examples=100)
 @given(st.lists(PARTS, unique=True, max_size=8), st.lists(PARTS, unique=True, max_size=8))
 def test_matching_is_one_to_one_and_blind_to_order(base: list[str], expert: list[str]):
-    found = match_names(base, expert)
-    assert set(found) <= set(expert)
-    assert set(found.values()) <= set(base)
-    assert len(set(found.values())) == len(found)
-    assert all(found[name] == name for name in set(base) & set(expert))
-    assert found == match_names(base[::-1], expert[::-1])
-    assert {b: e for e, b in found.items()} == match_names(expert, base)
+    matches = match_names(base, expert)
+    assert set(matches) <= set(expert)
+    assert set(matches.values()) <= set(base)
+    assert len(set(matches.values())) == len(matches)
+    assert all(matches[name] == name for name in set(base) & set(expert))
+    assert matches == match_names(base[::-1], expert[::-1])
+    assert {b: e for e, b in matches.items()} == match_names(expert, base)
 
 
 @settings(max_examples=100)

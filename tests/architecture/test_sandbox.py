@@ -24,8 +24,8 @@ SHAPES = {"h.0.attn.c_attn.weight": (8, 24), "h.0.ln_1.weight": (8,), "something
 
 @pytest.fixture(scope="module")
 def describer() -> Iterator[Describer]:
-    with Describer(Limits(seconds=1.5)) as one:
-        yield one
+    with Describer(Limits(seconds=1.5)) as process:
+        yield process
 
 
 def described(describer: Describer, config: Mapping[str, object]) -> Architecture:
@@ -41,19 +41,19 @@ def under_way(describer: Describer) -> Steps[Architecture]:
 
 
 def test_it_says_what_is_said_in_this_process(describer: Describer):
-    found = described(describer, GPT2)
-    assert found == describe(GPT2, SHAPES)
-    assert found.model_class == "GPT2Model"
+    architecture = described(describer, GPT2)
+    assert architecture == describe(GPT2, SHAPES)
+    assert architecture.model_class == "GPT2Model"
     pid = describer.pid
     assert described(describer, {"model_type": "unheard-of"}).model_class is None
     assert describer.pid == pid, "one process serves for several"
 
 
 def test_a_model_of_too_many_modules_is_described_by_names(describer: Describer):
-    found = described(describer, {**ALBERT, "inner_group_num": 10_000_000})
-    assert found.model_class is None
-    assert found.traits == describe(None, SHAPES).traits
-    assert found.note == (
+    architecture = described(describer, {**ALBERT, "inner_group_num": 10_000_000})
+    assert architecture.model_class is None
+    assert architecture.traits == describe(None, SHAPES).traits
+    assert architecture.note == (
         "The config asks for a model of more than 10060 modules and tensors, far more than are in "
         "the files; check config.json. Tensors are described by their names."
     )
@@ -69,9 +69,9 @@ def test_what_is_stopped_ends_at_once(describer: Describer):
 
 
 def test_a_model_that_takes_too_long_is_described_by_names(describer: Describer):
-    found = described(describer, SWIN)
-    assert found.traits == describe(None, SHAPES).traits
-    assert found.note == (
+    architecture = described(describer, SWIN)
+    assert architecture.traits == describe(None, SHAPES).traits
+    assert architecture.note == (
         "Building the model of config.json took longer than 2 s; check the numbers in it. Tensors "
         "are described by their names."
     )
@@ -83,8 +83,8 @@ def test_memory_is_limited(monkeypatch):
     )
     monkeypatch.setattr(limited_process, "_CODE", hungry)
     with Describer(Limits(seconds=8.0, memory_bytes=200_000_000)) as describer:
-        found = described(describer, GPT2)
-    assert "took more than 200 MB; check the numbers in it." in found.note
+        architecture = described(describer, GPT2)
+    assert "took more than 200 MB; check the numbers in it." in architecture.note
 
 
 @pytest.mark.long
@@ -92,9 +92,9 @@ def test_a_process_that_the_system_ends_is_no_crash():
     with Describer() as describer:
         steps = under_way(describer)
         psutil.Process(describer.pid).kill()
-        found = result_of(steps)
-    assert found.model_class is None
-    assert "its process was ended" in found.note
+        architecture = result_of(steps)
+    assert architecture.model_class is None
+    assert "its process was ended" in architecture.note
 
 
 def test_a_process_that_cannot_be_started_is_an_error(monkeypatch):

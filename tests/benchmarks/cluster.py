@@ -98,23 +98,23 @@ def compared(folder: Path, experts: int) -> None:
     base, tuned = gpt2_set(folder / "models", experts)
     recipe = file_over(folder, base, tuned, merge_method="ace")
     say("                          wall   processor")
-    found = {}
+    figures = {}
     for title, threads, cluster in (
         ("one process, 2 threads", 2, ""),
         ("two workers", 1, "local:2"),
         ("one process, 1 thread", 1, ""),
     ):
-        found[title] = timed(recipe, folder / title, threads, cluster)
-        seconds = found[title]["seconds"]
-        processor = found[title]["processor"]
+        figures[title] = timed(recipe, folder / title, threads, cluster)
+        seconds = figures[title]["seconds"]
+        processor = figures[title]["processor"]
         say(f"{title:22} {seconds:6.1f} s {processor:6.1f} s")
-    one, two, alone = found.values()
-    units = two["units"]
-    wall, processor = (one[key] / two[key] for key in ("seconds", "processor"))
+    one_worker, two_workers, alone = figures.values()
+    units = two_workers["units"]
+    wall, processor = (one_worker[key] / two_workers[key] for key in ("seconds", "processor"))
     say(f"speed of two workers by that of one process: {wall:.2f} ({processor:.2f} processor time)")
-    say(f"before that, until the workers are there: {two['start']:.1f} s")
-    more = (two["processor"] - alone["processor"]) / len(units)
-    waited = (2 * two["seconds"] - sum(units)) / len(units)
+    say(f"before that, until the workers are there: {two_workers['start']:.1f} s")
+    more = (two_workers["processor"] - alone["processor"]) / len(units)
+    waited = (2 * two_workers["seconds"] - sum(units)) / len(units)
     say(
         f"{len(units)} units; beside reading, computing and writing {1000 * waited:.0f} ms each, "
         f"{1000 * more:.0f} ms of processor time"

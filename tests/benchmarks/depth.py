@@ -58,13 +58,13 @@ class Peak(NamedTuple):
     """Bytes: of the process when the merge began, of it at its peak, and what the plan says."""
 
     start: int
-    whole: int
+    peak: int
     planned: int
 
     @property
-    def own(self) -> int:
+    def growth(self) -> int:
         """What the merge itself took."""
-        return self.whole - self.start
+        return self.peak - self.start
 
 
 def methods_without_data() -> list[str]:
@@ -114,11 +114,11 @@ def merged(folder: Path, method: str, *, giving_back: bool = False) -> Peak:
     """
     experts = min(EXPERTS, METHODS[method].most or EXPERTS)
     models = [{"model": f"expert-{expert}"} for expert in range(experts)]
-    wanted = {"schema": 1, "merge_method": method, "base_model": "base", "models": models}
-    wanted["parameters"] = QUICK.get(method, {})
+    document = {"schema": 1, "merge_method": method, "base_model": "base", "models": models}
+    document["parameters"] = QUICK.get(method, {})
     recipes = [index / f"{method}.yaml" for index in (folder.parent / "narrow", folder)]
     for recipe in recipes:
-        recipe.write_text(json.dumps(wanted))
+        recipe.write_text(json.dumps(document))
     with tempfile.TemporaryDirectory(dir=folder) as out:
         command = [sys.executable, "-c", MERGE, *recipes, Path(out) / "merged"]
         env = os.environ | (GIVING_BACK if giving_back else {})
@@ -138,9 +138,9 @@ def table(methods: Iterable[str], families: Iterable[str]) -> None:
                 held, deeper = (merged(index, method, giving_back=True) for index in indices)
                 once, twice = (merged(index, method) for index in indices)
                 say(
-                    f"{method:<21} {family:<6} {_mb(once.start)} {_mb(held.own)} {_mb(deeper.own)} "
-                    f"{deeper.own / held.own:6.3f} {_mb(twice.own)} {_mb(twice.planned)} "
-                    f"{twice.whole / once.whole:6.3f}"
+                    f"{method:<21} {family:<6} {_mb(once.start)} {_mb(held.growth)} "
+                    f"{_mb(deeper.growth)} {deeper.growth / held.growth:6.3f} {_mb(twice.growth)} "
+                    f"{_mb(twice.planned)} {twice.peak / once.peak:6.3f}"
                 )
 
 

@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, help="of the models; their usual number without")
     parser.add_argument("--threads", type=int, help="of every process")
     options = parser.parse_args()
-    idle = min((measuring.idle_torch() for _ in range(2)), key=lambda found: found.seconds)
+    idle = min((measuring.idle_torch() for _ in range(2)), key=lambda run: run.seconds)
     say(f"a process that imports torch: {idle.seconds:.2f} s, {mb(idle.peak_bytes)}")
     for name in options.sets.split(","):
         for experts in map(int, options.experts.split(",")):
@@ -80,11 +80,11 @@ def measure_set(
             runs[method].append(
                 merge(path, folder / "out", options.device, threads=options.threads)
             )
-    best = {method: min(each, key=lambda run: run.seconds) for method, each in runs.items()}
+    best = {method: min(attempts, key=lambda run: run.seconds) for method, attempts in runs.items()}
     for method, run in best.items():
         beside = (run.seconds - idle.seconds) / (size / read + written / write)
         first, *later = runs[method]
-        peaks = [mb(each.peak_bytes - idle.peak_bytes) for each in later]
+        peaks = [mb(run.peak_bytes - idle.peak_bytes) for run in later]
         say(
             f"  ours, {method:<8} {seconds(run)}, {', '.join(peaks)} over torch; first "
             f"{first.seconds:.1f} s, {mb(first.peak_bytes - idle.peak_bytes)}; "

@@ -55,8 +55,8 @@ def main() -> int:
     say(f"15 trials of 400 examples, torch {torch.__version__}, {options.threads} threads")
     say(f"{'':10}{'wall s':>10}{'processor s':>14}")
     medians = {
-        name: [statistics.median(each[n] for each in found[1:]) for n in (0, 1)]
-        for name, found in times.items()
+        name: [statistics.median(pair[n] for pair in rounds[1:]) for n in (0, 1)]
+        for name, rounds in times.items()
     }
     for name, (wall, processor) in medians.items():
         say(f"{name:10}{wall:>10.2f}{processor:>14.2f}")
@@ -87,13 +87,13 @@ def plain(folder: Path, merged: Path) -> int:
     tasks = [name.removesuffix("_images") for name in data.files if name.endswith("_images")]
     models = [(folder / "base", tasks), (merged, tasks)]
     models += [(folder / "experts" / task, [task]) for task in tasks]
-    for path, own in models:
+    for path, model_tasks in models:
         model = transformers.AutoModelForImageClassification.from_pretrained(path).float().eval()
         processor = transformers.AutoImageProcessor.from_pretrained(path)
-        for task in own:
+        for task in model_tasks:
             labels = [n for n, name in model.config.id2label.items() if name.startswith(task)]
             answers: list[int] = []
-            pictures = [Image.fromarray(each) for each in data[f"{task}_images"]]
+            pictures = [Image.fromarray(pixels) for pixels in data[f"{task}_images"]]
             for start in range(0, len(pictures), BATCH):
                 inputs = processor(pictures[start : start + BATCH], return_tensors="pt")
                 with torch.inference_mode():

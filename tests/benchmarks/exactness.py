@@ -94,8 +94,8 @@ def _ridge(deltas: Sequence[Tensor], case: Case) -> float:
 def cases(shape: tuple[int, int], experts: int) -> Iterator[Case]:
     """All of the sweep."""
     dtypes = (torch.float32, torch.float16, torch.bfloat16)
-    each = product((False, True), dtypes, (3.0, 30.0, 300.0), (1e1, 1e3, 1e5))
-    for heterogeneous, dtype, ratio, condition in each:
+    combinations = product((False, True), dtypes, (3.0, 30.0, 300.0), (1e1, 1e3, 1e5))
+    for heterogeneous, dtype, ratio, condition in combinations:
         yield Case(
             dtype=dtype,
             ratio=ratio,

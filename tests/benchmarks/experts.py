@@ -16,8 +16,8 @@ def task_vector(outputs: int, inputs: int, norm: float, generator: torch.Generat
     orders of magnitude; the rest is Gaussian.
     """
     rank = max(1, min(outputs, inputs) // 20)
-    left = torch.randn(outputs, rank, generator=generator) * torch.logspace(0, -2, rank)
-    strong = left @ torch.randn(rank, inputs, generator=generator)
+    left_factor = torch.randn(outputs, rank, generator=generator) * torch.logspace(0, -2, rank)
+    strong = left_factor @ torch.randn(rank, inputs, generator=generator)
     noise = torch.randn(outputs, inputs, generator=generator)
     noise.mul_(NOISE / torch.linalg.vector_norm(noise))
     noise.add_(strong, alpha=(1 - NOISE**2) ** 0.5 / float(torch.linalg.vector_norm(strong)))

@@ -104,9 +104,9 @@ def describe(device: torch.device) -> None:
     """The machine, in a few lines."""
     say(f"torch {torch.__version__}, CUDA {torch.version.cuda}, ROCm {torch.version.hip}")
     say(f"{platform.platform()}, Python {platform.python_version()}, computing on {device}")
-    for known in available_devices():
-        size = f"  {known.memory_bytes / 1e9:.1f} GB" if known.memory_bytes else ""
-        say(f"{known.name}  {known.title}{size}")
+    for available in available_devices():
+        size = f"  {available.memory_bytes / 1e9:.1f} GB" if available.memory_bytes else ""
+        say(f"{available.name}  {available.title}{size}")
     for sentence in devices_not_used():
         say(sentence)
     if device.type == "cuda":
@@ -134,12 +134,14 @@ def every_method(recipe: Recipe, device: torch.device, folder: Path, methods: li
     say(f"{'method':<18} {'cpu s':>8} {'here s':>8} {'apart':>9} {'alloc GB':>9} {'res. GB':>8}")
     base: dict[str, Tensor] | None = None
     for name in methods:
-        own = recipe
+        method_recipe = recipe
         if name != recipe.merge_method:
-            own = dataclasses.replace(recipe, merge_method=name, parameters={}, overrides=())
+            method_recipe = dataclasses.replace(
+                recipe, merge_method=name, parameters={}, overrides=()
+            )
         try:
-            cpu = merged(own, torch.device("cpu"), folder / f"{name}-cpu")
-            here = merged(own, device, folder / f"{name}-here")
+            cpu = merged(method_recipe, torch.device("cpu"), folder / f"{name}-cpu")
+            here = merged(method_recipe, device, folder / f"{name}-here")
         except WorkbenchError as error:
             say(f"{name:<18} {error.sentence}")
             continue
@@ -155,8 +157,8 @@ def little_memory(recipe: Recipe, device: torch.device, folder: Path) -> None:
     """(c) The merge finishes with hardly any memory of the GPU, and takes little of the host's."""
     with _share_of_memory(device, LITTLE):
         reset_peak_memory()
-        found = merged(recipe, device, folder / "little")
-    say(f"{found.finished.seconds:.2f} s, {_peaks(found.finished)} GB, {_fallbacks(found)}")
+        run = merged(recipe, device, folder / "little")
+    say(f"{run.finished.seconds:.2f} s, {_peaks(run.finished)} GB, {_fallbacks(run)}")
     say(f"host: {peak_memory() / 1e9:.2f} GB at most")
 
 
@@ -166,11 +168,11 @@ def decompositions(device: torch.device, shapes: list[tuple[int, int]]) -> None:
     say(f"{'N':>6} {'product':>10} {'cholesky':>10} {'eigh':>10} {'svd':>10}")
     for size in sorted({min(shape) for shape in shapes}):
         square = torch.randn(size, size, dtype=torch.float64, device=device)
-        whole = square @ square.T + size * torch.eye(size, dtype=torch.float64, device=device)
+        definite = square @ square.T + size * torch.eye(size, dtype=torch.float64, device=device)
         steps: list[Callable[[], object]] = [
             lambda square=square: square @ square,
-            lambda whole=whole: torch.linalg.cholesky_ex(whole),
-            lambda whole=whole: torch.linalg.eigh(whole),
+            lambda definite=definite: torch.linalg.cholesky_ex(definite),
+            lambda definite=definite: torch.linalg.eigh(definite),
             lambda square=square: torch.linalg.svd(square, full_matrices=False),
         ]
         say(f"{size:>6} " + " ".join(f"{min(map(seconds, [step] * 2)):>10.4f}" for step in steps))
@@ -195,11 +197,11 @@ def profile(recipe: Recipe, device: torch.device, folder: Path) -> None:
     if device.type == "cuda":
         kinds.append(torch.profiler.ProfilerActivity.CUDA)
     with torch.profiler.profile(activities=kinds) as seen:
-        found = merged(recipe, device, folder / "profiled")
+        run = merged(recipe, device, folder / "profiled")
     column = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     events = seen.key_averages()
     busy = sum(getattr(event, column) for event in events) / 1e6
-    say(f"{found.finished.seconds:.2f} s with the profiler, {busy:.2f} s of work there")
+    say(f"{run.finished.seconds:.2f} s with the profiler, {busy:.2f} s of work there")
     say(events.table(sort_by=column, row_limit=15, max_name_column_width=50))
 
 
@@ -218,13 +220,13 @@ def weights(folder: Path) -> dict[str, Tensor]:
     return {name: reader.read(name) for name in checkpoint.tensors}
 
 
-def distance(one: dict[str, Tensor], other: dict[str, Tensor], base: dict[str, Tensor]) -> float:
+def distance(first: dict[str, Tensor], second: dict[str, Tensor], base: dict[str, Tensor]) -> float:
     """‖one − other‖ by ‖other − base‖ over all tensors of floats, in float64."""
     apart = change = 0.0
-    for name, tensor in other.items():
+    for name, tensor in second.items():
         if tensor.is_floating_point():
             wide = tensor.double()
-            apart += float((one[name].double() - wide).square().sum())
+            apart += float((first[name].double() - wide).square().sum())
             change += float((wide - base[name].double()).square().sum())
     return (apart / change) ** 0.5 if change else apart**0.5
 
@@ -235,10 +237,10 @@ def _peaks(finished: MergeFinished) -> str:
     return f"{finished.gpu_peak.allocated / 1e9:>9.2f} {finished.gpu_peak.reserved / 1e9:>8.2f}"
 
 
-def _fallbacks(found: Merged) -> str:
+def _fallbacks(run: Merged) -> str:
     """How many matrices had no room, by what was done."""
     titles = {CROWDED: "crowded", DIVIDED: "divided", FELL_BACK: "on the processor"}
-    reported = Counter(note for report in reports(found.folder).values() for note in report.notes)
+    reported = Counter(note for report in reports(run.folder).values() for note in report.notes)
     return ", ".join(
         f"{reported[note]} {title}" for note, title in titles.items() if reported[note]
     )

@@ -76,11 +76,11 @@ def main() -> None:
         return
     say(f"{'method':<18}{'share':>14}{'processor s':>18}{'peak MB':>16}   (ours, FusionBench)")
     for name in options.methods.split(";"):
-        found = [child(side, name, options) for side in ("ours", "theirs")]
+        outcomes = [child(side, name, options) for side in ("ours", "theirs")]
         cells = [
             f"{a:>{wide}.{digits}f}{b:>9.{digits}f}"
             for key, wide, digits in (("share", 7, 3), ("seconds", 10, 1), ("peak", 9, 0))
-            for a, b in [[each[key] for each in found]]
+            for a, b in [[outcome[key] for outcome in outcomes]]
         ]
         say(f"{name:<18}{''.join(cells)}")
 
@@ -93,8 +93,8 @@ def child(side: str, method: str, options: argparse.Namespace) -> dict[str, floa
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{side}, {method}: {done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def measured(side: str, method: str, options: argparse.Namespace) -> dict[str, float]:
@@ -176,32 +176,32 @@ def loaded(name: str) -> Any:
 
 def expert(task: str, images: Tensor) -> Tensor:
     """What a task's own expert says."""
-    found: Tensor = model_of(task)(images).logits
-    return found
+    logits: Tensor = model_of(task)(images).logits
+    return logits
 
 
 @functools.cache
 def data(task: str, file: str) -> tuple[Tensor, Tensor]:
     """Images, N × 1 × 16 × 16 from −1 to 1, and labels: places in the head."""
-    found = np.load(RECIPE.parent / f"{file}.npz")
-    images = torch.tensor(found[f"{task}_images"]).float() / 127.5 - 1
-    return images[:, None], torch.tensor(found[f"{task}_labels"]).long()
+    arrays = np.load(RECIPE.parent / f"{file}.npz")
+    images = torch.tensor(arrays[f"{task}_images"]).float() / 127.5 - 1
+    return images[:, None], torch.tensor(arrays[f"{task}_labels"]).long()
 
 
 @functools.cache
 def labels(task: str) -> list[int]:
     """Places in the head that can be answers to a task."""
-    found: list[int] = data(task, "heldout")[1].unique().tolist()
-    return found
+    classes: list[int] = data(task, "heldout")[1].unique().tolist()
+    return classes
 
 
 @torch.no_grad()
 def score(answer: Answer, task: str, limit: int) -> float:
     """Share of held-out images that are answered right, among the task's labels."""
-    images, right = (each[:limit] for each in data(task, "heldout"))
-    own = torch.tensor(labels(task))
-    said = torch.cat([answer(task, part)[:, own] for part in images.split(64)])
-    return float((own[said.argmax(dim=1)] == right).double().mean())
+    images, right = (tensor[:limit] for tensor in data(task, "heldout"))
+    classes = torch.tensor(labels(task))
+    said = torch.cat([answer(task, part)[:, classes] for part in images.split(64)])
+    return float((classes[said.argmax(dim=1)] == right).double().mean())
 
 
 # FusionBench
@@ -214,8 +214,8 @@ def theirs(method: str, options: argparse.Namespace, folder: Path) -> Callable[[
 
     pool = BaseModelPool(
         {
-            name: {"_target_": "tests.benchmarks.fusion_bench.loaded", "name": own}
-            for name, own in [("_pretrained_", "base"), *((task, task) for task in tasks())]
+            name: {"_target_": "tests.benchmarks.fusion_bench.loaded", "name": model_name}
+            for name, model_name in [("_pretrained_", "base"), *((task, task) for task in tasks())]
         },
         train_datasets={task: TensorDataset(*data(task, "calibration")) for task in tasks()},
     )
@@ -224,13 +224,13 @@ def theirs(method: str, options: argparse.Namespace, folder: Path) -> Callable[[
     model_of("base")  # all is imported
 
     def merge() -> Answer:
-        found = algorithm.run(pool)
-        whole = found["surgery"] if method == "Surgery" else found
-        pool.save_model(whole, str(folder / "merged.pt"))
+        merged = algorithm.run(pool)
+        model = merged["surgery"] if method == "Surgery" else merged
+        pool.save_model(model, str(folder / "merged.pt"))
         if method == "Surgery":
-            return functools.partial(_corrected, algorithm, found["surgery"].eval())
-        found.eval()
-        return lambda task, images: found(images).logits
+            return functools.partial(_corrected, algorithm, merged["surgery"].eval())
+        merged.eval()
+        return lambda task, images: merged(images).logits
 
     return merge
 
@@ -284,8 +284,8 @@ class Hooks:
 
     def compute_features(self, model: Any, images: Tensor) -> Tensor:
         """What the head is given."""
-        found: Tensor = model.vit(images).last_hidden_state[:, 0]
-        return found
+        features: Tensor = model.vit(images).last_hidden_state[:, 0]
+        return features
 
     def get_shuffled_test_loader_iter(self, task: str) -> Iterator[Any]:
         """Calibration images in batches, without end."""
@@ -294,8 +294,8 @@ class Hooks:
 
 @functools.cache
 def _without_end(task: str) -> Iterator[Any]:
-    kept = TensorDataset(*data(task, "calibration"))
-    loader = DataLoader(kept, batch_size=BATCH, shuffle=True)
+    dataset = TensorDataset(*data(task, "calibration"))
+    loader = DataLoader(dataset, batch_size=BATCH, shuffle=True)
     return itertools.chain.from_iterable(itertools.repeat(loader))
 
 
@@ -303,8 +303,8 @@ def _corrected(algorithm: Any, wrapper: Any, task: str, images: Tensor) -> Tenso
     features, _, _ = wrapper.compute_surgery_features(
         lambda model: algorithm.compute_features(model, images), task
     )
-    found: Tensor = wrapper.model.classifier(features)
-    return found
+    logits: Tensor = wrapper.model.classifier(features)
+    return logits
 
 
 def _with_hooks(kind: Any, **more: Any) -> Any:

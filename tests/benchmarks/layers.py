@@ -210,9 +210,9 @@ def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row
     while len(floors) < rounds and (not floors or time.perf_counter() - started < patience):
         sums, after = products(case)
         floors.append(sums / rate(dtype, seconds) + after / rate(solving, seconds))
-        for own, contestant in zip(times, contestants, strict=True):
-            own.append(seconds(contestant))
-    medians = [statistics.median(own) for own in times]
+        for lengths, contestant in zip(times, contestants, strict=True):
+            lengths.append(seconds(contestant))
+    medians = [statistics.median(lengths) for lengths in times]
     return Row(
         case=case,
         literal=medians[1] if len(medians) > 1 else None,

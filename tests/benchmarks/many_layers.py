@@ -58,16 +58,16 @@ def rows_of(count: int) -> tuple[PlanRow, ...]:
 def statistics_of(rows: tuple[PlanRow, ...]) -> dict[str, LayerStatistics]:
     """γ spread around the threshold, energies of two experts."""
     draws = np.random.default_rng(0)
-    found = {}
+    by_name = {}
     for entry in rows:
         merged = entry.disposition is Disposition.MERGED
         energies = dict(zip(EXPERTS, draws.lognormal(-4, 1, 2).tolist(), strict=True))
         gamma = float(draws.lognormal(-1.2, 1)) if merged else None
         mean = float(np.mean(np.log(list(energies.values())))) if merged else None
-        found[entry.name] = LayerStatistics(
+        by_name[entry.name] = LayerStatistics(
             name=entry.name, energies=energies, gamma=gamma, mean_log_energy=mean
         )
-    return found
+    return by_name
 
 
 class Bench:

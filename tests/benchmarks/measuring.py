@@ -56,10 +56,10 @@ def run(command: Sequence[str | Path], *, threads: int | None = None) -> Run:
     environment = dict(os.environ)
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
-    with tempfile.NamedTemporaryFile("r", suffix=".json") as found:
-        words = [sys.executable, "-S", "-c", WATCH, found.name, *map(str, command)]
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as report:
+        words = [sys.executable, "-S", "-c", WATCH, report.name, *map(str, command)]
         subprocess.run(words, env=environment, check=True)
-        return Run(**json.load(found))
+        return Run(**json.load(report))
 
 
 def idle_torch() -> Run:

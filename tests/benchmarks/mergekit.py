@@ -123,17 +123,19 @@ def compare(method: str, command: str, path: Path, base: Path, rounds: int) -> N
     theirs: list[Run] = []
     rates: list[Rates] = []
     mine = path.with_suffix(".ours")
-    other = path.with_suffix(".theirs")
+    their_folder = path.with_suffix(".theirs")
     for _ in range(rounds):
         rates.append(measured_rates())
         ours.append(merge(path, mine, "cpu", keep=True))
-        run = measuring.run([command, path, other, "--no-copy-tokenizer", "--no-write-model-card"])
+        run = measuring.run(
+            [command, path, their_folder, "--no-copy-tokenizer", "--no-write-model-card"]
+        )
         if run.status != 0:
             raise SystemExit(f"mergekit ended with status {run.status}")
         theirs.append(run)
-        apart = distance(mine, other, base)
+        apart = distance(mine, their_folder, base)
         shutil.rmtree(mine)
-        shutil.rmtree(other)
+        shutil.rmtree(their_folder)
     best, rival = (min(runs, key=lambda run: run.seconds) for runs in (ours, theirs))
     say(
         f"{method:<16} ours {seconds(best)} {mb(best.peak_bytes)}; mergekit {seconds(rival)} "
@@ -146,15 +148,15 @@ def compare(method: str, command: str, path: Path, base: Path, rounds: int) -> N
     say(f"{'':<16} ours {bound(rates, 0.0, size).beside(ours)}")
 
 
-def distance(mine: Path, other: Path, base: Path) -> float:
+def distance(mine: Path, theirs: Path, base: Path) -> float:
     """‖W − W'‖_F over the whole model, by ‖W' − W₀‖_F."""
-    readers = [TensorReader(open_checkpoint(folder)) for folder in (mine, other, base)]
-    names = set.intersection(*(set(open_checkpoint(f).tensors) for f in (mine, other, base)))
+    readers = [TensorReader(open_checkpoint(folder)) for folder in (mine, theirs, base)]
+    names = set.intersection(*(set(open_checkpoint(f).tensors) for f in (mine, theirs, base)))
     gap = change = 0.0
     for name in names:
         first, second, start = (reader.read(name) for reader in readers)
         if first.is_floating_point():
-            first, second, start = (each.float() for each in (first, second, start))
+            first, second, start = (tensor.float() for tensor in (first, second, start))
             gap += float(torch.dist(first, second)) ** 2
             change += float(torch.dist(second, start)) ** 2
     return math.sqrt(gap / change)
@@ -172,15 +174,15 @@ def compare_forms(options: argparse.Namespace) -> None:
         bad = [
             title
             for number, title in enumerate(everything)
-            if not shown(title, of_form(folder / f"{number}.yaml"))
+            if not printed(title, of_form(folder / f"{number}.yaml"))
         ]
     raise SystemExit(f"{len(bad)} differ" if bad else 0)
 
 
-def shown(title: str, found: float | str) -> bool:
+def printed(title: str, outcome: float | str) -> bool:
     """Print a line; whether it is as it should be."""
-    good = title not in SAME or (isinstance(found, float) and found < LARGEST)
-    said = f"{found:.1e}" if isinstance(found, float) else found
+    good = title not in SAME or (isinstance(outcome, float) and outcome < LARGEST)
+    said = f"{outcome:.1e}" if isinstance(outcome, float) else outcome
     print(f"{'' if good else 'WRONG '}{title}: {said}", flush=True)
     return good
 
@@ -196,18 +198,20 @@ def of_form(file: Path) -> float | str:
         return error.sentence
     if not (theirs / "model.safetensors").exists():
         return f"mergekit: {file.with_suffix('.error').read_text()}"
-    other = load_file(theirs / "model.safetensors")
+    their_tensors = load_file(theirs / "model.safetensors")
     base = load_file(file.parent / "base" / "model.safetensors")
     return max(
-        tensors_apart(mine[name], other[name], base.get(name, torch.zeros_like(other[name])))
-        for name in other
+        tensors_apart(
+            mine[name], their_tensors[name], base.get(name, torch.zeros_like(their_tensors[name]))
+        )
+        for name in their_tensors
     )
 
 
-def tensors_apart(mine: Tensor, other: Tensor, base: Tensor) -> float:
+def tensors_apart(mine: Tensor, theirs: Tensor, base: Tensor) -> float:
     """‖W − W'‖ by ‖W' − W₀‖; where that is no more than rounding, by a share of ‖W₀‖."""
-    change = max(float(torch.dist(other, base)), 1e-3 * float(base.norm()))
-    return float(torch.dist(mine.double(), other.double())) / (change or 1.0)
+    change = max(float(torch.dist(theirs, base)), 1e-3 * float(base.norm()))
+    return float(torch.dist(mine.double(), theirs.double())) / (change or 1.0)
 
 
 if __name__ == "__main__":

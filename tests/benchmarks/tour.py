@@ -49,7 +49,9 @@ class Tour(Walk):
         """Until it is painted; then in the other scheme and back."""
         QTest.qWait(STEP)
         self.note(name)
-        for scheme in sorted(SCHEMES, key=lambda each: (each == "dark") == current_theme().dark):
+        for scheme in sorted(
+            SCHEMES, key=lambda scheme_name: (scheme_name == "dark") == current_theme().dark
+        ):
             set_scheme(scheme)
             QTest.qWait(STEP)
         self.note(f"{name}, other colours")
@@ -65,8 +67,8 @@ def main() -> None:
     parser.add_argument("--recipe", type=Path, default=Sample.IMAGES.recipe)
     parser.add_argument("--size", type=int, nargs=2, default=(1440, 900))
     parser.add_argument("--brief", action="store_true", help="only states that come quickly")
-    usual = argparse.Namespace(font=100, late=False, scheme=SCHEMES[:1], pictures=None)
-    options = parser.parse_args(namespace=usual)
+    defaults = argparse.Namespace(font=100, late=False, scheme=SCHEMES[:1], pictures=None)
+    options = parser.parse_args(namespace=defaults)
     with tempfile.TemporaryDirectory() as folder:
         use_folder(Path(folder), options.size)
         tour = Tour(options)

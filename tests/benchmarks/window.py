@@ -68,10 +68,10 @@ def start_up(runs: int = 9) -> tuple[list[Run], list[Run]]:
     bare: list[Run] = []
     ours: list[Run] = []
     for number in range(runs + 1):
-        for script, found in ((BARE, bare), (OURS, ours)):
+        for script, series in ((BARE, bare), (OURS, ours)):
             done = _open_window(script)
             if number:
-                found.append(done)
+                series.append(done)
     return bare, ours
 
 
@@ -86,9 +86,9 @@ def main() -> None:
 
 
 def _print_start_up() -> None:
-    found = start_up()
+    series = start_up()
     for kind in ("processor_seconds", "seconds"):
-        bare, ours = (statistics.median(getattr(one, kind) for one in runs) for runs in found)
+        bare, ours = (statistics.median(getattr(run, kind) for run in runs) for runs in series)
         what = kind.replace("_", " ")
         print(f"start-up: bare window {bare:.2f} {what}, ours {ours:.2f}, ratio {ours / bare:.2f}")
 

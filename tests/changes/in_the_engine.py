@@ -68,9 +68,9 @@ def of_the_kind(file: Path) -> dict[str, Any]:
     merged = ace_gui.merge(file, file.parent / "merged", device="cpu")
     wrong = {"base_model": "b", "models": [], "tasks": [{"data": "d.csv", "kind": "nothing"}]}
     return {
-        "guessed": [each.kind for each in described],
-        "faults": [each.fault for each in described],
-        "columns": [dict(each.columns) for each in described],
+        "guessed": [task.kind for task in described],
+        "faults": [task.fault for task in described],
+        "columns": [dict(task.columns) for task in described],
         "status": ended.returncode,
         "table": ended.stdout,
         "scores": json.loads(json_file.read_text())["scores"],
@@ -86,11 +86,11 @@ def of_the_output(file: Path) -> dict[str, Any]:
     (folder / "numpy.yaml").write_text(dump_recipe(written, folder))
     by_option = command("merge", file, "--as", "numpy", "--out", folder / "by-option", "--quiet")
     by_recipe = ace_gui.merge(folder / "numpy.yaml", folder / "by-recipe", device="cpu")
-    whole = replace(written, output=Output.MODEL)
-    ace_gui.merge(whole, folder / "whole", device="cpu")
+    model_recipe = replace(written, output=Output.MODEL)
+    ace_gui.merge(model_recipe, folder / "whole", device="cpu")
     expected = load_file(folder / "whole" / "model.safetensors")
     archive = numpy.load(folder / "by-recipe" / "weights.npz")
-    for _ in run(jobs.MergeJob(recipe=whole, store=folder / "store", device="cpu")):
+    for _ in run(jobs.MergeJob(recipe=model_recipe, store=folder / "store", device="cpu")):
         pass
     chosen = written.output.traits.export(is_small=True)
     job = jobs.ExportJob(

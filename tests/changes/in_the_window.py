@@ -94,7 +94,7 @@ def of_the_window(folder: Path) -> dict[str, Any]:
         "export": of_the_export(window),
         "tabs": [tabs.tabText(index) for index in range(tabs.count())],
         "action": {"shortcut": praise.shortcut, "why": praise.why, "menu": praise.menu},
-        "action before": next(each.why for each in before if each.title == "Praise"),
+        "action before": next(command.why for command in before if command.title == "Praise"),
         "headings": [column.title for column in COLUMNS],
         "csv": rows_of(exported(layers, ["cola", "sst2"])),
         "option": {"label": option.label, "help": option.help},

@@ -54,18 +54,18 @@ def model_of(kind: str, seed: int = 0) -> PreTrainedModel:
 def test_each_tensor_is_that_of_the_model(kind: str, tmp_path):
     model = model_of(kind)
     checkpoint = open_checkpoint(gguf_of(model, tmp_path / "m.gguf"))
-    wanted = model.state_dict()
+    state = model.state_dict()
     tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
-    assert set(checkpoint.tensors) == set(wanted) - tied
+    assert set(checkpoint.tensors) == set(state) - tied
     with TensorReader(checkpoint) as reader:
         for name, info in checkpoint.tensors.items():
-            found = reader.read(name)
-            assert info.dtype == ("F16" if found.ndim > 1 else "F32")
-            torch.testing.assert_close(found.float(), wanted[name], rtol=0, atol=1e-6)
-            start = found.numel() // 3
-            stop = found.numel() - 5
+            tensor = reader.read(name)
+            assert info.dtype == ("F16" if tensor.ndim > 1 else "F32")
+            torch.testing.assert_close(tensor.float(), state[name], rtol=0, atol=1e-6)
+            start = tensor.numel() // 3
+            stop = tensor.numel() - 5
             part = reader.read_part(name, start, stop)
-            assert torch.equal(part, found.flatten()[start:stop])
+            assert torch.equal(part, tensor.flatten()[start:stop])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -78,7 +78,7 @@ def test_a_merge_is_that_of_the_models_it_was_made_of(dtype: torch.dtype, tmp_pa
         (tmp_path / "gguf" / folder.name).mkdir(parents=True)
         files.append(gguf_of(model, tmp_path / "gguf" / folder.name / "model.gguf", dtype))
     shutil.copy(folders[0] / "config.json", files[0].parent)
-    wanted = merged_folder(
+    expected_folder = merged_folder(
         recipe_over(folders[0], folders[1:], merge_method="ties"), tmp_path / "wanted"
     )
     for out, base, experts in (
@@ -87,11 +87,11 @@ def test_a_merge_is_that_of_the_models_it_was_made_of(dtype: torch.dtype, tmp_pa
         ("all, from folders", files[0].parent, [file.parent for file in files[1:]]),
     ):
         recipe = recipe_over(base, experts, merge_method="ties", out_dtype="float32")
-        found = AutoModelForCausalLM.from_pretrained(merged_folder(recipe, tmp_path / out))
-        expected = AutoModelForCausalLM.from_pretrained(wanted, dtype=torch.float32)
+        merged_model = AutoModelForCausalLM.from_pretrained(merged_folder(recipe, tmp_path / out))
+        expected = AutoModelForCausalLM.from_pretrained(expected_folder, dtype=torch.float32)
         for name, tensor in expected.state_dict().items():
             torch.testing.assert_close(
-                found.state_dict()[name], tensor, rtol=torch.finfo(dtype).eps, atol=1e-7
+                merged_model.state_dict()[name], tensor, rtol=torch.finfo(dtype).eps, atol=1e-7
             )
 
 

@@ -93,8 +93,8 @@ def test_a_truncated_file_is_not_taken_for_a_pickle(file: Path):
 )
 def test_layout(file: Path, header: dict[str, object], size: int, sentence: str):
     raw_file(file, header, b"\0" * (8 + size))
-    found = file.stat().st_size
-    assert sentence.format(whole=found + 1, found=found) in refused(file).sentence
+    length = file.stat().st_size
+    assert sentence.format(whole=length + 1, found=length) in refused(file).sentence
 
 
 @pytest.mark.parametrize(

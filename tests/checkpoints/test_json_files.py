@@ -122,17 +122,17 @@ def test_the_largest_published_tokenizers_pass():
 
 def test_lines_of_nothing_are_no_vocabulary(tmp_path):
     path = tmp_path / "vocab.txt"
-    other = tmp_path / "other.txt"
+    second = tmp_path / "other.txt"
     path.write_bytes(b"\n" * (MOST_TOKENS + 1))
-    other.write_text("a\nb\n")
+    second.write_text("a\nb\n")
     with pytest.raises(CheckpointError, match="Too many lines"):
-        compare(stamps(path), stamps(other))
+        compare(stamps(path), stamps(second))
 
 
 def test_ids_that_no_row_can_have_count_as_none(tmp_path):
     path = tmp_path / "a"
-    other = tmp_path / "b"
-    for folder, ids in ((path, {"a": 0, "b": 1}), (other, {"a": 0, "b": 1, "c": -1, "d": 2**40})):
+    second = tmp_path / "b"
+    for folder, ids in ((path, {"a": 0, "b": 1}), (second, {"a": 0, "b": 1, "c": -1, "d": 2**40})):
         folder.mkdir()
         (folder / "vocab.json").write_text(json.dumps({**ids, "e": True}))
-    assert compare(stamps(path / "vocab.json"), stamps(other / "vocab.json")).tokens == 0
+    assert compare(stamps(path / "vocab.json"), stamps(second / "vocab.json")).tokens == 0

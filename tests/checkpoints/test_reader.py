@@ -39,10 +39,10 @@ def overwrite(file: Path) -> None:
 
 def swap(file: Path) -> None:
     before = file.stat()
-    other = file.with_name("other")
-    other.write_bytes(file.read_bytes())
-    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
-    other.replace(file)
+    copy = file.with_name("other")
+    copy.write_bytes(file.read_bytes())
+    os.utime(copy, ns=(before.st_atime_ns, before.st_mtime_ns))
+    copy.replace(file)
 
 
 @pytest.mark.parametrize(

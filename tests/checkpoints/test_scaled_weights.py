@@ -34,10 +34,10 @@ def blocks(grid: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
 def read_in_parts(checkpoint: Checkpoint, name: str) -> torch.Tensor:
     """A tensor, of which parts are the same."""
     with TensorReader(checkpoint) as reader:
-        found = reader.read(name)
-        for start, stop in ((0, 0), (5, 61), (99, found.numel() - 2), (0, found.numel())):
-            assert torch.equal(reader.read_part(name, start, stop), found.flatten()[start:stop])
-    return found
+        tensor = reader.read(name)
+        for start, stop in ((0, 0), (5, 61), (99, tensor.numel() - 2), (0, tensor.numel())):
+            assert torch.equal(reader.read_part(name, start, stop), tensor.flatten()[start:stop])
+    return tensor
 
 
 GRID = scales(2, 3)
@@ -112,9 +112,9 @@ def test_bitsandbytes_8_bits_are_its_formula(with_format: bool, tmp_path):
     assert any("int8" in warning for warning in checkpoint.warnings)
     assert "quantization_config" not in (checkpoint.config or {})
     exact = tensors["q.weight"].double() * tensors["q.SCB"].double()[:, None] / 127
-    found = read_in_parts(checkpoint, "q.weight")
-    assert found.dtype == torch.float32
-    assert (found - exact).abs().max() <= 2e-7 * exact.abs().max()
+    tensor = read_in_parts(checkpoint, "q.weight")
+    assert tensor.dtype == torch.float32
+    assert (tensor - exact).abs().max() <= 2e-7 * exact.abs().max()
 
 
 def test_mxfp4_is_what_transformers_makes_of_it(tmp_path):
@@ -126,9 +126,9 @@ def test_mxfp4_is_what_transformers_makes_of_it(tmp_path):
     config = {"quantization_config": {"quant_method": "mxfp4"}}
     checkpoint = open_checkpoint(save_model(tmp_path / "m", tensors, config=config))
     exact = convert_moe_packed_tensors(blocks_EOGB, scales_EOG, dtype=torch.float32)
-    found = read_in_parts(checkpoint, name)
-    assert torch.equal(found, exact)
-    assert found.shape == (3, 64, 5)
+    tensor = read_in_parts(checkpoint, name)
+    assert torch.equal(tensor, exact)
+    assert tensor.shape == (3, 64, 5)
 
 
 def test_fp8_models_merge_with_each_other_and_with_others(tmp_path):
@@ -139,11 +139,11 @@ def test_fp8_models_merge_with_each_other_and_with_others(tmp_path):
     wide = {"q.weight": torch.randn(8, 24)}
     folders.append(save_model(tmp_path / "wide", wide))
     recipe = recipe_over(folders[0], folders[1:], merge_method="linear")
-    found = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu", as_output=True)
+    outputs = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu", as_output=True)
     exact = [quantised(8, 24, seed=s).float() * blocks(GRID, 8, 24) * (s + 1) for s in (1, 2)]
     mean = torch.stack([*exact, wide["q.weight"]]).double().mean(0)
-    assert set(found) == {"q.weight"}
-    torch.testing.assert_close(found["q.weight"].double(), mean, rtol=1e-6, atol=1e-6)
+    assert set(outputs) == {"q.weight"}
+    torch.testing.assert_close(outputs["q.weight"].double(), mean, rtol=1e-6, atol=1e-6)
 
 
 def marker(text: str) -> torch.Tensor:
@@ -195,5 +195,5 @@ def test_blocks_larger_than_the_weight_take_no_more_memory(rows: int, columns: i
     config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [rows, columns]}}
     tensors = {"q.weight": quantised(8, 24), "q.weight_scale_inv": torch.full((1, 1), 0.5)}
     checkpoint = open_checkpoint(save_model(tmp_path / "m", tensors, config=config))
-    found = read_in_parts(checkpoint, "q.weight")
-    assert torch.equal(found, tensors["q.weight"].float() * 0.5)
+    tensor = read_in_parts(checkpoint, "q.weight")
+    assert torch.equal(tensor, tensors["q.weight"].float() * 0.5)

@@ -42,10 +42,10 @@ def test_sorting_a_folder(tmp_path):
     for name in (*BELONG, *OTHERS, "modeling_x.py"):
         (tmp_path / name).write_text("[]" if name == "modules.json" else name)
     (tmp_path / "folder.json").mkdir()
-    found = find_side_files(tmp_path)
-    assert set(found.files) == set(BELONG)
-    assert [file.name for file in found.code] == ["modeling_x.py"]
-    assert found.outside == ()
+    side_files = find_side_files(tmp_path)
+    assert set(side_files.files) == set(BELONG)
+    assert [file.name for file in side_files.code] == ["modeling_x.py"]
+    assert side_files.outside == ()
 
 
 @pytest.mark.parametrize("suffix", CODE)
@@ -53,9 +53,9 @@ def test_code_is_not_copied_whatever_it_is_named_after(tmp_path, suffix: str):
     names = {f"{purpose}{suffix}" for purpose in PURPOSES}
     for name in names:
         (tmp_path / name).write_text("import os")
-    found = find_side_files(tmp_path)
-    assert found.files == {}
-    assert {file.name for file in found.code} == names
+    side_files = find_side_files(tmp_path)
+    assert side_files.files == {}
+    assert {file.name for file in side_files.code} == names
 
 
 @given(stem=st.sampled_from(PURPOSES), suffix=st.from_regex(r"\.[a-z0-9]{1,5}", fullmatch=True))
@@ -70,8 +70,8 @@ def test_unknown_formats_are_named(tmp_path):
     (tmp_path / "vocab.dill").write_text("")
     (tmp_path / "license.html").write_text("")
     (tmp_path / "photo.png").write_text("")
-    found = find_side_files(tmp_path)
-    assert [file.name for file in found.code] == ["license.html", "vocab.dill"]
+    side_files = find_side_files(tmp_path)
+    assert [file.name for file in side_files.code] == ["license.html", "vocab.dill"]
 
 
 def test_copying_byte_for_byte(tmp_path):
@@ -89,11 +89,11 @@ def test_copying_byte_for_byte(tmp_path):
 def test_links_out_of_the_folder_are_not_copied(folder: Path):
     (folder / "tokenizer.json").symlink_to(folder.with_name("secret.json"))
     (folder / "added_tokens.json").symlink_to("vocab.json")
-    found = find_side_files(folder)
-    assert list(found.files) == ["added_tokens.json", "vocab.json"]
-    assert [file.name for file in found.outside] == ["tokenizer.json"]
+    side_files = find_side_files(folder)
+    assert list(side_files.files) == ["added_tokens.json", "vocab.json"]
+    assert [file.name for file in side_files.outside] == ["tokenizer.json"]
     (folder.with_name("link")).symlink_to(folder)  # a folder reached by a link is itself
-    assert list(find_side_files(folder.with_name("link")).files) == list(found.files)
+    assert list(find_side_files(folder.with_name("link")).files) == list(side_files.files)
 
 
 def test_a_file_that_is_there_is_not_overwritten(folder: Path, tmp_path):
@@ -127,10 +127,10 @@ def _swap(folder: Path) -> None:
 
 
 def test_a_link_that_took_a_file_s_place_is_not_followed(folder: Path, tmp_path):
-    found = find_side_files(folder).files
+    side_files = find_side_files(folder).files
     _swap(folder)
     with pytest.raises(CheckpointError, match="leads out of the model's folder"):
-        copy_side_files(found, tmp_path / "out")
+        copy_side_files(side_files, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
 

@@ -79,8 +79,11 @@ def _is_below(index: object, folder: Path) -> bool:
     if not isinstance(index, str | bytes | os.PathLike):
         return True  # a descriptor that is open already
     path = Path(os.path.realpath(os.fsdecode(index)))
-    own = (folder.resolve(), Path(sys.base_prefix).resolve())  # Python may import a codec
-    return any(path.is_relative_to(each) for each in own)
+    allowed_folders = (
+        folder.resolve(),
+        Path(sys.base_prefix).resolve(),
+    )  # Python may import a codec
+    return any(path.is_relative_to(allowed) for allowed in allowed_folders)
 
 
 WATCH = Watch()
@@ -120,7 +123,7 @@ def test_an_index_opens_nothing_outside_its_folder(tmp_path, watch: Watch):
 def test_a_network_base_of_an_adapter_is_not_asked_for(tmp_path, watch: Watch, monkeypatch):
     folder = save_adapter(tmp_path / "adapter", factors("q", 4, 4))
     settings = json.loads((folder / "adapter_config.json").read_text())
-    asked = watch_the_system(monkeypatch)
+    paths = watch_the_system(monkeypatch)
     for name in NAMES:
         changed = json.dumps({**settings, "base_model_name_or_path": name})
         (folder / "adapter_config.json").write_text(changed)
@@ -128,13 +131,13 @@ def test_a_network_base_of_an_adapter_is_not_asked_for(tmp_path, watch: Watch, m
         warnings = open_adapter(folder).warnings
         watch.on = False
         assert any("Not contacted" in warning for warning in warnings) or name not in REMOTE
-        assert name not in asked
+        assert name not in paths
     assert not watch.outside(folder)
 
 
 def test_a_network_model_of_a_recipe_is_not_asked_for(tmp_path, watch: Watch, monkeypatch):
     file = tmp_path / "recipe.yaml"
-    asked = watch_the_system(monkeypatch)
+    paths = watch_the_system(monkeypatch)
     for name in REMOTE:
         if name.isprintable():
             content = {"merge_method": "ace", "base_model": "./b", "models": [{"model": name}]}
@@ -143,19 +146,19 @@ def test_a_network_model_of_a_recipe_is_not_asked_for(tmp_path, watch: Watch, mo
             with pytest.raises(RecipeError, match="network location"):
                 load_recipe(file)
             watch.on = False
-            assert name not in asked
+            assert name not in paths
     assert not watch.outside(tmp_path)
 
 
 def watch_the_system(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The paths of which anything is asked of the system; no audit event tells of a stat."""
-    asked: set[str] = set()
+    paths: set[str] = set()
     for name in ("stat", "lstat", "access", "readlink"):
-        usual = getattr(os, name)
+        original = getattr(os, name)
 
-        def asking(path: Any, *arguments: Any, usual: Any = usual, **options: Any) -> Any:
-            asked.add(os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else "")
-            return usual(path, *arguments, **options)
+        def asking(path: Any, *arguments: Any, original: Any = original, **options: Any) -> Any:
+            paths.add(os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else "")
+            return original(path, *arguments, **options)
 
         monkeypatch.setattr(os, name, asking)
-    return asked
+    return paths

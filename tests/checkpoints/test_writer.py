@@ -189,17 +189,17 @@ def test_the_mode_follows_the_umask(tmp_path):
 def test_a_resumed_writer_gives_the_same_bytes(tmp_path, done: int, shard_bytes: int):
     tensors = small_tensors()
     shards = plan_shards(planned(tensors), shard_bytes)
-    whole = tmp_path / "whole"
+    uninterrupted = tmp_path / "whole"
     resumed = tmp_path / "resumed"
-    whole.mkdir()
+    uninterrupted.mkdir()
     resumed.mkdir()
-    write_all(whole, tensors, shard_bytes)
+    write_all(uninterrupted, tensors, shard_bytes)
     names = list(tensors)
     writer = ShardedWriter(resumed, shards)
     for name in names[:done]:
         writer.write(name, tensors[name])
     fill(ShardedWriter(resumed, shards, names[:done]), dict(list(tensors.items())[done:]), [])
-    for file in whole.iterdir():
+    for file in uninterrupted.iterdir():
         assert (resumed / file.name).read_bytes() == file.read_bytes()
 
 
@@ -227,12 +227,12 @@ def test_a_disk_that_fills_at_any_write(tmp_path, monkeypatch):
     for allowed in range(len(shards), len(shards) + len(tensors)):
         folder = tmp_path / str(allowed)
         folder.mkdir()
-        left = allowed
+        remaining = allowed
 
         def limited(descriptor: int, data: memoryview) -> int:
-            nonlocal left
-            left -= 1
-            if left < 0:
+            nonlocal remaining
+            remaining -= 1
+            if remaining < 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return real(descriptor, data)
 

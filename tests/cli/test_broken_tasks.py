@@ -129,7 +129,7 @@ BREAKS: Final[dict[str, tuple[tuple[TaskKind, ...], dict[str, Any], Break | None
     "there are no rows": (OF_TEXTS, {}, lambda f: (f / "data.jsonl").write_text("")),
     "the file is no JSON": (OF_TEXTS, {}, lambda f: (f / "data.jsonl").write_text('{"text"')),
     "a folder is empty": (
-        OF_PICTURES, {}, lambda f: [each.unlink() for each in (f / "data" / "yes").iterdir()]
+        OF_PICTURES, {}, lambda f: [picture.unlink() for picture in (f / "data" / "yes").iterdir()]
     ),
     "a picture is damaged": (OF_PICTURES, {}, _broken_picture),
     "a label is unknown": (OF_PICTURES, {}, lambda f: (f / "data/yes").rename(f / "data/maybe")),

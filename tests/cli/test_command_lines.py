@@ -221,16 +221,16 @@ def test_tensors_of_a_failed_merge_make_room_for_the_report(monkeypatch):
     class Large:
         pass
 
-    left: list[weakref.ref[Large]] = []
+    references: list[weakref.ref[Large]] = []
 
     def merge() -> None:
         tensor = Large()
-        left.append(weakref.ref(tensor))
+        references.append(weakref.ref(tensor))
         raise MemoryError
 
     at_report: list[bool] = []
     monkeypatch.setattr(
-        "ace_gui.cli.streams._logged", lambda _: at_report.append(left[0]() is None)
+        "ace_gui.cli.streams._logged", lambda _: at_report.append(references[0]() is None)
     )
     with pytest.raises(SystemExit), reported(False):
         merge()
@@ -322,15 +322,19 @@ _SHARED = {
 @pytest.mark.parametrize("option", _SHARED)
 def test_a_shared_option_is_one_everywhere(option: str):
     commands = typer.main.get_command(app).commands
-    found = {
-        name: [(own.help, own.metavar, own.default) for own in command.params if option in own.opts]
+    by_command = {
+        name: [
+            (parameter.help, parameter.metavar, parameter.default)
+            for parameter in command.params
+            if option in parameter.opts
+        ]
         for name, command in commands.items()
         if name != "plan"
     }
-    having = {name for name, each in found.items() if each}
-    assert having == (_SHARED[option] or set(found))
-    assert len({each[0] for each in found.values() if each}) == 1
-    assert all(each[0][0] for each in found.values() if each), "a help text"
+    having = {name for name, entries in by_command.items() if entries}
+    assert having == (_SHARED[option] or set(by_command))
+    assert len({entries[0] for entries in by_command.values() if entries}) == 1
+    assert all(entries[0][0] for entries in by_command.values() if entries), "a help text"
 
 
 def test_the_shell_completes_commands(monkeypatch):
@@ -351,8 +355,8 @@ def test_the_former_name_of_estimate_says_so():
 
 def test_an_estimate_says_where_its_figures_come_from(tmp_path):
     ended = ace("estimate", "sample", "--speed", "10", "--json", str(tmp_path / "found"))
-    found = json.loads((tmp_path / "found").read_text())
-    assert found["speed_from"] == {"flops": "given", "read": "assumed", "write": "assumed"}
+    estimate = json.loads((tmp_path / "found").read_text())
+    assert estimate["speed_from"] == {"flops": "given", "read": "assumed", "write": "assumed"}
     assert "10.0 G operations a second (given)" in ended.stdout
     assert "500 MB a second (assumed)" in ended.stdout
     [first] = [line for line in ended.stdout.splitlines() if "0.6 G" in line]
@@ -419,10 +423,10 @@ def test_lists_of_methods():
     every = [line.split()[0] for line in ace("methods", "--all").stdout.splitlines()]
     assert set(METHODS) <= set(every)
     assert not set("─│┃━┌") & set(shelf)
-    one = ace("methods", "ace").stdout
-    assert all(word in one for word in ("epsilon", "tau", "k_frac", "scaling", "2603.02945"))
-    found = json.loads(ace("methods", "ties", "--json", "-").stdout)["methods"]
-    assert [one["name"] for one in found] == ["ties"]
+    printed = ace("methods", "ace").stdout
+    assert all(word in printed for word in ("epsilon", "tau", "k_frac", "scaling", "2603.02945"))
+    methods = json.loads(ace("methods", "ties", "--json", "-").stdout)["methods"]
+    assert [method["name"] for method in methods] == ["ties"]
     ended = ace("methods", "tiess")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert len(ended.stderr) < 100, "the nearest name, not all"
@@ -446,8 +450,8 @@ def test_the_list_needs_no_torch_and_is_never_stale(tmp_path):
     again = listed()
     assert (first[-1], again[-1]) == ("True", "False")
     assert first[:-1] == again[:-1]
-    [kept] = tmp_path.rglob("methods/*.json")
-    kept.rename(kept.with_name("of-other-files.json"))
+    [cached] = tmp_path.rglob("methods/*.json")
+    cached.rename(cached.with_name("of-other-files.json"))
     assert listed()[-1] == "True"
 
 
@@ -506,12 +510,14 @@ def test_the_json_of_a_merge_names_what_was_written(tmp_path):
     file = tmp_path / "merge.json"
     words = ["merge", *_TWO_MODELS, "--out", str(out), "--json", str(file)]
     assert ace(*words).returncode == 0
-    found = json.loads(file.read_text())
-    assert Path(found["folder"]) == out
-    assert {str(path.relative_to(out)) for path in out.rglob("*.*")} >= set(found["files"])
-    assert found["bytes"] == sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    assert found["seconds"] > 0
-    assert {"warnings", "notes", "checks"} <= found.keys()
+    document = json.loads(file.read_text())
+    assert Path(document["folder"]) == out
+    assert {str(path.relative_to(out)) for path in out.rglob("*.*")} >= set(document["files"])
+    assert document["bytes"] == sum(
+        path.stat().st_size for path in out.rglob("*") if path.is_file()
+    )
+    assert document["seconds"] > 0
+    assert {"warnings", "notes", "checks"} <= document.keys()
     out = tmp_path / "other"
     assert ace(*words[:3], "--out", str(out), "--json", str(file)).returncode == 0
     file.write_text("mine")

@@ -34,9 +34,9 @@ def test_it_prints_each_task_and_its_warnings(family: Path, tmp_path: Path) -> N
     )
     assert status == 0, warned
     content = json.loads(figures.read_text())
-    found = content["distilled"]
-    assert [task["task"] for task in found["tasks"]] == ["two", "three"]
-    for task in found["tasks"]:
+    distilled = content["distilled"]
+    assert [task["task"] for task in distilled["tasks"]] == ["two", "three"]
+    for task in distilled["tasks"]:
         (line,) = [line for line in printed.splitlines() if line.split()[:1] == [task["task"]]]
         assert line.split()[1:3] == [str(task["inputs"]), str(task["kept_back"])]
     said = warned.replace("\n", " ")
@@ -63,11 +63,11 @@ def test_a_limit_needs_a_use(family: Path, tmp_path: Path) -> None:
 
 def test_the_way_of_training_is_an_option(family: Path, tmp_path: Path) -> None:
     recipe = str(recipe_with(family))
-    asked = ("--distil-how", "blocks", "--out", str(tmp_path / "out"))
-    status, _, warned = merged(recipe, *asked)
+    options = ("--distil-how", "blocks", "--out", str(tmp_path / "out"))
+    status, _, warned = merged(recipe, *options)
     assert status == 2
     assert "goes with --distil" in warned
-    status, printed, warned = merged(recipe, "--distil", *asked, "--limit", str(INPUTS))
+    status, printed, warned = merged(recipe, "--distil", *options, "--limit", str(INPUTS))
     assert status == 0, warned
     assert "block by block" in printed.replace("\n", " ")
     written = load_recipe(tmp_path / "out" / "merge_recipe.yaml")

@@ -44,7 +44,7 @@ def test_every_panel_is_drawn(kind: PanelKind, scores: Path, tmp_path: Path) -> 
     assert table(tmp_path / "figure.csv")
     assert done.stdout.splitlines()[0].endswith(".")
     assert title_of(kind)
-    assert {each.name for each in tmp_path.iterdir()} == {"figure.svg", "figure.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == {"figure.svg", "figure.csv"}
 
 
 def test_the_data_are_those_of_inspect(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_spectra_are_those_of_the_chosen_matrix(tmp_path: Path) -> None:
     )
     job = SpectrumJob(recipe=load_recipe(RECIPE), row=row, device="cpu")
     spectrum = list(run(job))[-1]
-    merged = [float(each["y"]) for each in table(made.files[1]) if each["series"] == "merged"]
+    merged = [float(row["y"]) for row in table(made.files[1]) if row["series"] == "merged"]
     assert merged == pytest.approx(spectrum.merged[: len(merged)], rel=1e-5)
-    experts = {each["series"] for each in table(made.files[1])} & set(spectrum.experts)
+    experts = {row["series"] for row in table(made.files[1])} & set(spectrum.experts)
     assert experts == set(spectrum.experts)
 
 

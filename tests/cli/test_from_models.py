@@ -63,26 +63,26 @@ def models(tmp_path, monkeypatch) -> list[str]:
 def test_a_merge_without_a_file_is_that_of_the_recipe_that_init_writes(
     kind: str, options: tuple[str, ...], tmp_path, monkeypatch
 ):
-    given = named(kind, tmp_path, monkeypatch)
+    arguments = named(kind, tmp_path, monkeypatch)
     if kind == "files":  # of one name, and so told apart by a number
-        assert recipe_for(given[0], given[1:]).expert_names == ("model-1", "model-2")
-    printed = ace("init", *given, *options)
+        assert recipe_for(arguments[0], arguments[1:]).expert_names == ("model-1", "model-2")
+    printed = ace("init", *arguments, *options)
     assert printed.returncode == 0
     (tmp_path / "recipe.yaml").write_text(printed.stdout)
-    assert ace("merge", *given, *options, "--out", "direct").returncode == 0
+    assert ace("merge", *arguments, *options, "--out", "direct").returncode == 0
     assert ace("merge", "recipe.yaml", "--out", "by-file").returncode == 0
     direct, by_file = (tmp_path / out for out in ("direct", "by-file"))
     for name in ("model.safetensors", "merge_recipe.yaml"):
         assert (direct / name).read_bytes() == (by_file / name).read_bytes()
     if not options:
-        found = load_recipe(direct / "merge_recipe.yaml")
-        assert (found.merge_method, found.parameters) == (METHOD, PARAMETERS)
+        merge_recipe = load_recipe(direct / "merge_recipe.yaml")
+        assert (merge_recipe.merge_method, merge_recipe.parameters) == (METHOD, PARAMETERS)
 
 
 def test_without_a_method_it_is_the_recommended_merge(models: list[str]):
     base, *experts = models
-    found = recipe_for(base, experts)
-    assert found == recipe_from(
+    merge_recipe = recipe_for(base, experts)
+    assert merge_recipe == recipe_from(
         {
             **recommended_keys(),
             "base_model": base,
@@ -97,7 +97,7 @@ def test_without_a_method_it_is_the_recommended_merge(models: list[str]):
         }
     )
     assert recipe_for(base, experts, "ace") == plain  # the published variant, exactly
-    assert found != plain
+    assert merge_recipe != plain
 
 
 @pytest.mark.parametrize("method", [None, *METHODS, *every_variant()])
@@ -111,22 +111,22 @@ def test_what_init_writes_is_the_recipe_itself(method: str | None, models: list[
 @pytest.mark.parametrize("method", [None, *METHODS, *every_variant()])
 def test_what_init_leaves_as_comments_are_the_defaults(method: str | None, models: list[str]):
     """Without the mark of a comment before each, they are read and change no parameter."""
-    shown = re.sub(
+    text = re.sub(
         r"^( *)# ?( *[a-z_0-9]+:(?: [^ ]+)?)$", r"\1\2", init_recipe(models, method), flags=re.M
     )
-    Path("recipe.yaml").write_text(shown)
-    found = load_recipe(Path("recipe.yaml"))
+    Path("recipe.yaml").write_text(text)
+    merge_recipe = load_recipe(Path("recipe.yaml"))
     plain = recipe_of(models, method)
     values = checked_recipe(recipe_keys(models[0], models[1:], method)).parameters
     chosen = METHODS[plain.merge_method].parameters
-    assert chosen(**found.parameters) == chosen(**values)
-    assert {**found.parameters, **values} == dict(found.parameters)
-    assert bool(found.parameters) == bool(_used(method))
+    assert chosen(**merge_recipe.parameters) == chosen(**values)
+    assert {**merge_recipe.parameters, **values} == dict(merge_recipe.parameters)
+    assert bool(merge_recipe.parameters) == bool(_used(method))
 
 
 def _used(method: str | None) -> bool:
-    found, _ = method_variant(method or METHOD)
-    return bool(found.parameters.__dataclass_fields__)
+    merge_method, _ = method_variant(method or METHOD)
+    return bool(merge_method.parameters.__dataclass_fields__)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_a_setting_of_every_type(setting: str, field: str, value: Any, models: l
 
 
 def test_later_settings_win_over_earlier_ones_and_over_what_is_recommended(models: list[str]):
-    found = recipe_of(models, None, ["poolers=merge", "alpha=1", "alpha=0.5"])
-    assert found.parameters == {**PARAMETERS, "alpha": 0.5}
-    assert found.poolers == "merge"
+    merge_recipe = recipe_of(models, None, ["poolers=merge", "alpha=1", "alpha=0.5"])
+    assert merge_recipe.parameters == {**PARAMETERS, "alpha": 0.5}
+    assert merge_recipe.poolers == "merge"
 
 
 MISTAKES = [
@@ -225,8 +225,8 @@ def test_init_says_what_else_to_compare_for_adapters_alone(models: list[str]):
         adapters.append(str(save_adapter(Path(name), tensors)))
     base, *experts = models
 
-    def note(*given: str, method: str | None = None) -> bool:
-        return "--shelf" in init_recipe([base, *given], method)
+    def note(*experts: str, method: str | None = None) -> bool:
+        return "--shelf" in init_recipe([base, *experts], method)
 
     assert note(*adapters)
     assert not note(*experts)

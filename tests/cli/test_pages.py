@@ -20,16 +20,18 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
 def known_options(command: str) -> set[str]:
-    found = get_command(app).commands[command]
-    return {name for option in found.params for name in (*option.opts, *option.secondary_opts)}
+    click_command = get_command(app).commands[command]
+    return {
+        name for option in click_command.params for name in (*option.opts, *option.secondary_opts)
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_commands_and_options_exist(page: Path):
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-    for name, rest in COMMAND.findall(text):
-        unknown = set(OPTION.findall(rest)) - known_options(name)
-        assert not unknown, f"ace-gui {name}{rest}"
+    for name, arguments in COMMAND.findall(text):
+        unknown = set(OPTION.findall(arguments)) - known_options(name)
+        assert not unknown, f"ace-gui {name}{arguments}"
 
 
 RECIPES = [
@@ -46,12 +48,10 @@ MODELS = (
 @pytest.mark.parametrize(("page", "block"), RECIPES, ids=lambda value: value.partition("\n")[0])
 def test_recipes_are_read(page: str, block: str, tmp_path):
     """A part of a recipe is completed by models and a method."""
-    given = block if "base_model:" in block else MODELS + block
-    given = (
-        given if "merge_method:" in given.split("overrides:")[0] else f"merge_method: ace\n{given}"
-    )
+    text = block if "base_model:" in block else MODELS + block
+    text = text if "merge_method:" in text.split("overrides:")[0] else f"merge_method: ace\n{text}"
     path = tmp_path / "recipe.yaml"
-    path.write_text(given, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     load_recipe(path)
 
 
@@ -74,8 +74,8 @@ def test_the_map_of_the_source_is_true():
     assert len(paths) > 30
     assert len(modules) > 10
     for path in [*paths, *modules]:
-        found = (ROOT / path, ROOT / f"{path}.py", ROOT / "ace_gui" / path)
-        assert any(each.exists() for each in found) or "NAME" in path, path
+        candidates = (ROOT / path, ROOT / f"{path}.py", ROOT / "ace_gui" / path)
+        assert any(candidate.exists() for candidate in candidates) or "NAME" in path, path
 
 
 def _figures(text: str) -> list[dict[str, list[str]]]:
@@ -86,7 +86,7 @@ def _figures(text: str) -> list[dict[str, list[str]]]:
             [cell.strip(" *") for cell in line.strip("|\n").split("|")]
             for line in block.splitlines()
         ]
-        tables.append({row[0]: [each for each in row[1:] if each != "–"] for row in rows[2:]})
+        tables.append({row[0]: [cell for cell in row[1:] if cell != "–"] for row in rows[2:]})
     return tables
 
 
@@ -102,11 +102,11 @@ def test_the_page_of_evidence_selects_from_all_figures():
     assert len(chat) >= 3
     assert all(figures in known_pairs for figures in chat.values())
     assert len(page) >= 9
-    for method, shown in page.items():
-        known = [group[name] for group in groups for name in group if method.startswith(name)]
-        count = len(shown) // len(known)
-        for index, own in enumerate(known):
-            assert set(shown[index * count : (index + 1) * count]) <= set(own), method
+    for method, figures in page.items():
+        references = [group[name] for group in groups for name in group if method.startswith(name)]
+        count = len(figures) // len(references)
+        for index, reference in enumerate(references):
+            assert set(figures[index * count : (index + 1) * count]) <= set(reference), method
 
 
 WHOLE_COMMANDS = re.findall(

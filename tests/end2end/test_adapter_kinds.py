@@ -70,7 +70,7 @@ LORA: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 }
 
 
-def both(
+def merges(
     make: Callable[[], Any], config: Any, folder: Path
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """What the program makes of base and adapter, and what PEFT does, by the files' names."""
@@ -81,16 +81,16 @@ def both(
     adapted.save_pretrained(folder / "adapter")
     adapted.merge_and_unload().save_pretrained(folder / "merged")
     recipe = recipe_over(folder / "base", [folder / "adapter"], merge_method="linear")
-    found = merged_tensors(prepare(recipe), folder / "store", device="cpu", as_output=True)
-    return dict(found), load_file(folder / "merged" / "model.safetensors")
+    tensors = merged_tensors(prepare(recipe), folder / "store", device="cpu", as_output=True)
+    return dict(tensors), load_file(folder / "merged" / "model.safetensors")
 
 
-def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor], base: Path) -> None:
+def assert_equal(actual: dict[str, Tensor], expected: dict[str, Tensor], base: Path) -> None:
     before = load_file(base / "model.safetensors")
-    assert set(found) == set(expected)
+    assert set(actual) == set(expected)
     assert any(not torch.equal(expected[name], before[name]) for name in expected)
     for name, tensor in expected.items():
-        error = (found[name].double() - tensor.double()).norm()
+        error = (actual[name].double() - tensor.double()).norm()
         assert error <= 1e-6 * tensor.double().norm(), name
 
 
@@ -100,7 +100,7 @@ def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor], base: Pa
 def test_lora(kind: str, rslora: bool, tmp_path: Path) -> None:
     make, options = LORA[kind]
     config = peft.LoraConfig(**{"r": 4, "lora_alpha": 6, "use_rslora": rslora, **options})
-    assert_equal(*both(make, config, tmp_path), tmp_path / "base")
+    assert_equal(*merges(make, config, tmp_path), tmp_path / "base")
 
 
 LYCORIS = {
@@ -131,7 +131,7 @@ LYCORIS = {
 @pytest.mark.parametrize("kind", LYCORIS)
 def test_other_kinds(kind: str, tmp_path: Path) -> None:
     make, config = LYCORIS[kind]
-    assert_equal(*both(make, config, tmp_path), tmp_path / "base")
+    assert_equal(*merges(make, config, tmp_path), tmp_path / "base")
 
 
 def test_every_other_kind_is_refused_by_its_name(tmp_path: Path) -> None:

@@ -184,12 +184,12 @@ def inputs(model: Any) -> dict[str, Tensor]:
 
 def logits(model: Any) -> Tensor:
     with torch.no_grad():
-        found: Tensor = model.eval()(**inputs(model)).logits
-    return found.double()
+        answer: Tensor = model.eval()(**inputs(model)).logits
+    return answer.double()
 
 
-def error(found: Tensor, expected: Tensor) -> float:
-    return float((found - expected).norm() / expected.norm())
+def error(actual: Tensor, expected: Tensor) -> float:
+    return float((actual - expected).norm() / expected.norm())
 
 
 @cache
@@ -318,6 +318,6 @@ def test_an_extracted_adapter_is_loaded(name: str, part: str, tmp_path: Path) ->
     out = tmp_path / "out"
     events = list(extract_adapter(recipe, out, Options(device="cpu")))
     (finished,) = (event for event in events if isinstance(event, MergeFinished))
-    left = [n for n in model.state_dict() if any(f"`{n}`" in w for w in finished.warnings)]
-    model.load_state_dict({**model.state_dict(), **{n: start[n] for n in left}})
+    warned_names = [n for n in model.state_dict() if any(f"`{n}`" in w for w in finished.warnings)]
+    model.load_state_dict({**model.state_dict(), **{n: start[n] for n in warned_names}})
     assert_both_load(name, tmp_path / "base", out, logits(model))

@@ -58,10 +58,10 @@ def change(base: Path, adapter: Path, make: Any) -> dict[str, Tensor]:
     return {n: t - before[n].double() for n, t in loaded(base, adapter, make).items()}
 
 
-def assert_close(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
+def assert_close(actual: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
     assert any(tensor.norm() > 0 for tensor in expected.values())
     for name, tensor in expected.items():
-        assert (found[name] - tensor).norm() <= tolerance * (tensor.norm() + 1e-2), name
+        assert (actual[name] - tensor).norm() <= tolerance * (tensor.norm() + 1e-2), name
 
 
 LORAS = {
@@ -97,8 +97,8 @@ def test_an_adapter_without_a_cut_is_the_merged_model(
     more = {} if exact else {"rank": 99}
     recipe = recipe_over(base, experts, **METHODS[method], output="adapter", **more)
     out = written(recipe, tmp_path / "out")
-    whole = recipe_over(base, experts, **METHODS[method])
-    merged = load_file(written(whole, tmp_path / "whole") / "model.safetensors")
+    model_recipe = recipe_over(base, experts, **METHODS[method])
+    merged = load_file(written(model_recipe, tmp_path / "whole") / "model.safetensors")
     model = type(make()).from_pretrained(tmp_path / "whole")
     assert len(merged) >= 1
     expected = {name: tensor.double() for name, tensor in model.state_dict().items()}
@@ -154,13 +154,13 @@ def test_an_extracted_adapter_is_the_truncated_change(make: Any, tmp_path: Path)
     before, after = (type(make()).from_pretrained(p).state_dict() for p in (base, model))
     factors = load_file(out / "adapter_model.safetensors")
     cut = {name.removesuffix(".lora_A.weight") for name in factors if "lora_A" in name}
-    found = loaded(base, out, make)
+    tensors = loaded(base, out, make)
     for name, tensor in after.items():
         expected = tensor.double()
         if f"base_model.model.{name.removesuffix('.weight')}" in cut:
             u, s, vh = torch.linalg.svd(expected - before[name].double())
             expected = before[name].double() + u[:, :3] * s[:3] @ vh[:3]
-        assert (found[name] - expected).norm() <= 1e-6 * expected.norm() + 1e-12, name
+        assert (tensors[name] - expected).norm() <= 1e-6 * expected.norm() + 1e-12, name
 
 
 def test_patterns_choose_and_unchanged_tensors_are_left_out(tmp_path: Path) -> None:

@@ -66,14 +66,14 @@ def bad_recipes(folder: Path, family: Family) -> Iterator[BadRecipe]:
 
 def unlike_the_base(folder: Path, family: Family) -> Iterator[BadRecipe]:
     """Experts that are models, but not of this base."""
-    one = family.experts["task0"]
-    held = load_file(one / "model.safetensors")
+    expert = family.experts["task0"]
+    held = load_file(expert / "model.safetensors")
     config = {"model_type": "roberta"}
-    other = save_model(folder / "names" / "a", {"x.weight": torch.ones(2, 2)}, config=config)
-    file = file_over(folder / "names", family.base, [other])
+    renamed = save_model(folder / "names" / "a", {"x.weight": torch.ones(2, 2)}, config=config)
+    file = file_over(folder / "names", family.base, [renamed])
     yield BadRecipe("other names", file, "has no tensor in common with the base")
-    kept = {name: tensor for name, tensor in held.items() if "layer.1." not in name}
-    fewer = save_model(folder / "fewer" / "a", kept, config=config)
+    shortened = {name: tensor for name, tensor in held.items() if "layer.1." not in name}
+    fewer = save_model(folder / "fewer" / "a", shortened, config=config)
     file = file_over(folder / "fewer", family.base, [fewer])
     yield BadRecipe("fewer layers", file, "lacks 16 tensors of the base: `roberta.encoder.layer.1.")
     wide = {**held, f"{QUERY}.weight": torch.ones(32, 40)}
@@ -85,13 +85,13 @@ def unlike_the_base(folder: Path, family: Family) -> Iterator[BadRecipe]:
     link.symlink_to(family.base)
     file = file_over(folder / "itself", family.base, [link])
     yield BadRecipe("the base itself", file, "is the same model as the base")
-    file = file_over(folder / "twice", family.base, [one, one])
+    file = file_over(folder / "twice", family.base, [expert, expert])
     yield BadRecipe("an expert twice", file, "is the same model as task0-1")
 
 
 def wrong_in_themselves(folder: Path, family: Family) -> Iterator[BadRecipe]:
     """Folders without a model, and recipes that no method fits."""
-    one = family.experts["task0"]
+    expert = family.experts["task0"]
     (folder / "empty" / "a").mkdir(parents=True)
     file = file_over(folder / "empty", family.base, [folder / "empty" / "a"])
     yield BadRecipe("empty folder", file, "The folder is empty. Choose the folder of a model.")
@@ -107,7 +107,7 @@ def wrong_in_themselves(folder: Path, family: Family) -> Iterator[BadRecipe]:
         ("range", {"parameters": {"k_frac": 7.0}}, "k_frac"),
         ("key", {"scop": "default"}, "did you mean 'scope'"),
     ):
-        yield BadRecipe(title, file_over(folder / title, family.base, [one], **keys), sentence)
+        yield BadRecipe(title, file_over(folder / title, family.base, [expert], **keys), sentence)
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +117,9 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 @pytest.fixture(scope="module")
 def recipes(family: Family, tmp_path_factory: pytest.TempPathFactory) -> list[BadRecipe]:
-    found = list(bad_recipes(tmp_path_factory.mktemp("bad"), family))
-    assert len(found) > 45
-    return found
+    cases = list(bad_recipes(tmp_path_factory.mktemp("bad"), family))
+    assert len(cases) > 45
+    return cases
 
 
 def test_the_command_line(
@@ -189,8 +189,8 @@ def test_the_window(
             qtbot.waitUntil(lambda received=received: len(received) == 2, timeout=PATIENCE)
         window.session.problem.disconnect(received.append)
         assert bad.sentence in received[-1].sentence, bad.title
-        shown = plainly(window.notice)
-        assert bad.sentence.replace("`", "") in shown, bad.title
+        notice = plainly(window.notice)
+        assert bad.sentence.replace("`", "") in notice, bad.title
         assert window.notice.isVisible()
         assert window.session.draft.inputs.base == family.base, bad.title
         assert window.session.draft.inputs.names == ("task0",), bad.title

@@ -36,10 +36,10 @@ def overwrite(file: Path) -> None:
 
 
 def replace(file: Path) -> None:
-    other = file.with_name("other")
-    shutil.copyfile(file, other)
-    overwrite(other)
-    other.replace(file)
+    copy = file.with_name("other")
+    shutil.copyfile(file, copy)
+    overwrite(copy)
+    copy.replace(file)
 
 
 def remove(file: Path) -> None:
@@ -71,7 +71,7 @@ def weights(out: Path) -> bytes:
 def reads(model: Path, at: int, act: Callable[[], None]) -> tuple[pytest.MonkeyPatch, list[int]]:
     """Have ``act`` called before the ``at``-th read of a model's weights; and the reads' count."""
     file = (model / "model.safetensors").stat()
-    usual = input_files._read_once
+    original = input_files._read_once
     count = [0]
     lock = threading.Lock()
 
@@ -81,7 +81,7 @@ def reads(model: Path, at: int, act: Callable[[], None]) -> tuple[pytest.MonkeyP
                 count[0] += 1
                 if count[0] == at:
                     act()
-        return usual(descriptor, *arguments)
+        return original(descriptor, *arguments)
 
     patch = pytest.MonkeyPatch()
     patch.setattr(input_files, "_read_once", reading)

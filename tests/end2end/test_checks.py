@@ -31,11 +31,11 @@ def test_inspect_warns_of_what_does_not_fit(tmp_path: Path) -> None:
     assert "Warning: Duplicates, twin: Probably the same weights as task1" in done.stdout
     content = json.loads((tmp_path / "i.json").read_text())
     assert content["layers"]
-    found = {(check["title"], check["subject"]): check for check in content["checks"]}
-    assert found["Configuration", "task0"]["verdict"] == "warning"
-    assert "layer_norm_epsilon" in found["Configuration", "task0"]["details"]
+    checks = {(check["title"], check["subject"]): check for check in content["checks"]}
+    assert checks["Configuration", "task0"]["verdict"] == "warning"
+    assert "layer_norm_epsilon" in checks["Configuration", "task0"]["details"]
     assert {check["verdict"] for check in content["checks"]} >= {"warning", "note", "ok"}
-    assert any(title == "Distance from the base" for title, _ in found)
+    assert any(title == "Distance from the base" for title, _ in checks)
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_merge_is_refused_before_it_starts_where_the_disk_of_its_output_is_full(
     assert " for the merged model; 100 kB free." in done.stderr
     assert "choose an output folder on another disk" in done.stderr
     assert done.stderr.count("Disk: ") == 1
-    both = merge(recipe, "--memory", "0.001").stderr
-    assert [both.count(word) for word in ("Disk: ", "Memory: ", "Error: ")] == [1, 1, 1]
+    printed = merge(recipe, "--memory", "0.001").stderr
+    assert [printed.count(word) for word in ("Disk: ", "Memory: ", "Error: ")] == [1, 1, 1]
     assert {path.name for path in recipe.parent.iterdir()} == {"models", "recipe.yaml"}
 
 

@@ -60,22 +60,22 @@ def mean(tensors: list[Tensor]) -> Tensor:
 def test_linear_is_the_mean_in_the_model_s_own_library(client: Client, tmp_path: Path) -> None:
     base, experts = family(client, tmp_path)
     out = merged(tmp_path, base, experts, "linear")
-    found = states(client, out)
+    merged_parts = states(client, out)
     owned = [states(client, folder) for folder in experts]
-    wanted = {
-        part: {name: mean([own[part][name] for own in owned]) for name in tensors}
-        for part, tensors in found.items()
+    expected = {
+        part: {name: mean([weights[part][name] for weights in owned]) for name in tensors}
+        for part, tensors in merged_parts.items()
     }
-    for part, tensors in found.items():
+    for part, tensors in merged_parts.items():
         for name, tensor in tensors.items():
             torch.testing.assert_close(
-                tensor, wanted[part][name], msg=lambda m, n=name: f"{n}: {m}"
+                tensor, expected[part][name], msg=lambda m, n=name: f"{n}: {m}"
             )
     with torch.no_grad():
         output = client.call(client.load(out))
         reference = client.load(base)
         for part, module in client.parts(reference).items():
-            module.load_state_dict(wanted[part])
+            module.load_state_dict(expected[part])
         assert torch.isfinite(output).all()
         torch.testing.assert_close(output, client.call(reference), rtol=1e-3, atol=1e-4)
 
@@ -83,21 +83,25 @@ def test_linear_is_the_mean_in_the_model_s_own_library(client: Client, tmp_path:
 def test_ace_is_the_oracle_in_the_model_s_own_library(client: Client, tmp_path: Path) -> None:
     base, experts = family(client, tmp_path)
     out = merged(tmp_path, base, experts, "ace")
-    found = states(client, out)
+    merged_parts = states(client, out)
     start = states(client, base)
     owned = [states(client, folder) for folder in experts]
     matrices = {(part, name): turned for part, name, turned in linear_weights(client, base)}
     assert matrices
-    for part, tensors in found.items():
+    for part, tensors in merged_parts.items():
         for name, tensor in tensors.items():
-            each = [own[part][name] for own in owned]
+            expert_tensors = [weights[part][name] for weights in owned]
             head = "head" in name or tensor.shape[:1] == (clients.CLASSES,)
             if (part, name) in matrices and min(tensor.shape) > 1 and not head:
                 turned = matrices[part, name]
-                found_error = error(*(turn(t, turned) for t in (tensor, start[part][name], *each)))
+                found_error = error(
+                    *(turn(t, turned) for t in (tensor, start[part][name], *expert_tensors))
+                )
                 assert found_error < 1e-4, name
             elif not head:
-                torch.testing.assert_close(tensor, mean(each), msg=lambda m, n=name: f"{n}: {m}")
+                torch.testing.assert_close(
+                    tensor, mean(expert_tensors), msg=lambda m, n=name: f"{n}: {m}"
+                )
     with torch.no_grad():
         assert torch.isfinite(client.call(client.load(out))).all()
 
@@ -110,31 +114,35 @@ def error(tensor: Tensor, start: Tensor, *experts: Tensor) -> float:
     """Distance to the oracle's change, of its size; float32 weights round it a little."""
     wide = start.double()
     deltas = np.stack([(expert.double() - wide).numpy() for expert in experts])
-    wanted = ace_oracle(deltas).merged
-    return float(np.linalg.norm((tensor.double() - wide).numpy() - wanted) / np.linalg.norm(wanted))
+    expected = ace_oracle(deltas).merged
+    return float(
+        np.linalg.norm((tensor.double() - wide).numpy() - expected) / np.linalg.norm(expected)
+    )
 
 
 @pytest.mark.parametrize("method", ["linear", "ace"])
 def test_adapters_are_the_models_that_peft_makes_of_them(method: str, tmp_path: Path) -> None:
     import transformers
 
-    base, adapters, whole = clients.adapters_of_peft(tmp_path)
+    base, adapters, merged_models = clients.adapters_of_peft(tmp_path)
     out = merged(tmp_path, base, adapters, method)
 
     def state(folder: Path) -> dict[str, Tensor]:
         model = transformers.LlamaForCausalLM.from_pretrained(folder)
         return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
-    found = state(out)
+    merged_state = state(out)
     start = state(base)
-    owned = [state(folder) for folder in whole]
-    for name, tensor in found.items():
-        each = [own[name] for own in owned]
-        changed = any(not torch.equal(expert, start[name]) for expert in each)
+    owned = [state(folder) for folder in merged_models]
+    for name, tensor in merged_state.items():
+        expert_tensors = [weights[name] for weights in owned]
+        changed = any(not torch.equal(expert, start[name]) for expert in expert_tensors)
         if method == "ace" and changed:
-            assert error(tensor, start[name], *each) < 1e-4, name
+            assert error(tensor, start[name], *expert_tensors) < 1e-4, name
         else:
-            torch.testing.assert_close(tensor, mean(each), msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(
+                tensor, mean(expert_tensors), msg=lambda m, n=name: f"{n}: {m}"
+            )
 
 
 ATTENTION = ["to_q", "to_k", "to_v", "to_out.0"]
@@ -163,11 +171,15 @@ OF_LYCORIS: dict[str, dict[str, Any]] = {
 
 def assert_is(client: Client, files: tuple[Path, Path, Path], out: Path) -> None:
     """A merge of the adapter alone is the whole model that its own library makes."""
-    base, adapter, whole = files
-    found = states(client, merged_folder(recipe_over(base, [adapter], merge_method="linear"), out))
-    for part, tensors in states(client, whole).items():
+    base, adapter, expected_folder = files
+    merged_parts = states(
+        client, merged_folder(recipe_over(base, [adapter], merge_method="linear"), out)
+    )
+    for part, tensors in states(client, expected_folder).items():
         for name, tensor in tensors.items():
-            torch.testing.assert_close(found[part][name], tensor, msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(
+                merged_parts[part][name], tensor, msg=lambda m, n=name: f"{n}: {m}"
+            )
 
 
 @pytest.mark.parametrize("kind", LORAS)

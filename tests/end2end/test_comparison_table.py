@@ -23,8 +23,8 @@ def written() -> dict[str, list[float]]:
     lines = section.split("```text\n")[1].split("```")[0].splitlines()
     cells = [line.rsplit(maxsplit=FIGURES) for line in lines[1:]]
     return {
-        title.strip(): [nan if cell == "–" else float(cell) for cell in rest]
-        for title, *rest in cells
+        title.strip(): [nan if cell == "–" else float(cell) for cell in figures]
+        for title, *figures in cells
     }
 
 
@@ -36,14 +36,14 @@ def test_it_has_every_method() -> None:
 
 
 def test_some_of_its_lines_are_what_a_run_gives() -> None:
-    known = written()
+    table = written()
     recipes = by_method(
         load_recipe(Sample.IMAGES.recipe), [NAME, "ace", "ace:automatic", "linear", "ties", "tsv_m"]
     )
     for row in merged_and_measured(recipes, "cpu"):
         accuracies = [*row.by_task.values(), row.mean.score]
         # Another processor rounds differently: an image or two of 400 may change sides.
-        assert accuracies == pytest.approx(known[row.title][:6], abs=0.008), row.title
+        assert accuracies == pytest.approx(table[row.title][:6], abs=0.008), row.title
         cosine = sum(row.cosines.values()) / len(row.cosines)
         figures = [row.relative_norm, row.mean_distance, cosine]
-        assert figures == pytest.approx(known[row.title][7:10], rel=0.01, abs=0.006), row.title
+        assert figures == pytest.approx(table[row.title][7:10], rel=0.01, abs=0.006), row.title

@@ -49,16 +49,26 @@ def test_the_experts_inputs_are_measured_shown_and_merged_with(
     assert measuring.error == ""
 
     by_library = ace_gui.inspect(recipe, covariances=True, device="cpu").covariances
-    expected = {(each.name, each.expert): each for each in by_library}
-    known = session.results.findings.matches(session.draft.measured_key())
-    shown = {(each.name, each.expert): each for own in known.values() for each in own}
-    assert shown == expected
-    assert len(known) == len(session.layers.merged) == 24
+    expected = {(match.name, match.expert): match for match in by_library}
+    matches = session.results.findings.matches(session.draft.measured_key())
+    in_window = {
+        (match.name, match.expert): match
+        for layer_matches in matches.values()
+        for match in layer_matches
+    }
+    assert in_window == expected
+    assert len(matches) == len(session.layers.merged) == 24
     sheet = {column.title: list(column.values) for column in panel.sheet.columns}
-    own = expected[session.selection, "digits"]
-    assert sheet["digits"] == [own.overlap, own.chance, own.centred, own.others, own.cosine]
+    match = expected[session.selection, "digits"]
+    assert sheet["digits"] == [
+        match.overlap,
+        match.chance,
+        match.centred,
+        match.others,
+        match.cosine,
+    ]
     pair = [expected[session.selection, name] for name in ("digits", "shapes")]
-    agree = sum(each.centred > each.others for each in pair)
+    agree = sum(match.centred > match.others for match in pair)
     assert panel.plot.caption.full_text.startswith(f"{agree} of 2 estimates match their")
 
     session.results.findings.clear()  # as in a later window: what was measured is still known

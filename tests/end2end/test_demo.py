@@ -34,14 +34,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 def accuracies(text: str) -> dict[str, list[float]]:
     """The figures of the accuracy table in a text, by the model."""
-    found = {}
+    figures = {}
     for line in text.splitlines():
         numbers = [float(word) for word in line.split() if word.replace(".", "", 1).isdigit()]
         # On the command line one more column follows, the way from the base to the experts.
-        for model in (each for each in MODELS if line.startswith(f"{each}  ")):
+        for model in (name for name in MODELS if line.startswith(f"{name}  ")):
             if len(numbers) >= 7:
-                found[model] = numbers[:7]
-    return found
+                figures[model] = numbers[:7]
+    return figures
 
 
 def test_it_prints_gamma_of_every_merged_matrix(demo: tuple[str, Path]) -> None:

@@ -64,10 +64,10 @@ def run(
 
 def kill_and_resume(context: ForkServerContext, recipe: Recipe, folder: Path, times: int) -> int:
     """How many of the kills came before the merge was done; every one is checked."""
-    whole = folder / "whole" / "out"
-    whole.parent.mkdir()
-    run(context, recipe, whole)
-    expected = files(whole)
+    uninterrupted = folder / "whole" / "out"
+    uninterrupted.parent.mkdir()
+    run(context, recipe, uninterrupted)
+    expected = files(uninterrupted)
     seconds = run(context, recipe, folder / "timed")  # the first one also warms up
     moments = random.Random(0)
     killed = 0
@@ -81,10 +81,10 @@ def kill_and_resume(context: ForkServerContext, recipe: Recipe, folder: Path, ti
             killed += 1
             run(context, recipe, out, resume=True)
         assert files(out) == expected
-        left = [path for path in index.iterdir() if path != out]
+        leftovers = [path for path in index.iterdir() if path != out]
         # Killed after the model was renamed: the journal beside it goes with the next try.
-        assert not left or not resumes
-        assert not any((path / MODEL).exists() for path in left)
+        assert not leftovers or not resumes
+        assert not any((path / MODEL).exists() for path in leftovers)
     return killed
 
 
@@ -109,12 +109,12 @@ def test_what_a_kill_leaves_beside_a_result_goes_with_the_next_try(
         patches.setattr(adapter_writing, "discard", lambda store: None)
         merge_again(written, folder)
     store = staging_folder(folder)
-    whole = files(folder)
+    published = files(folder)
     assert store.exists()
     with pytest.raises(OutputError, match="already complete"):
         merge_again(written, folder)
     assert not store.exists()
-    assert files(folder) == whole
+    assert files(folder) == published
     with pytest.raises(OutputError, match="not empty"):
         merge_again(written, folder)
 

@@ -66,8 +66,8 @@ def learning(file: Path, store: str) -> Iterator[Event]:
     return (event for event in events if isinstance(event, LearningProgress))
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return all(torch.equal(one[name], other[name]) for name in one)
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize("family", [bert_family, gpt2_family])
@@ -75,43 +75,45 @@ def test_adamerging_lowers_the_entropy_on_every_layout(family: Any, tmp_path: Pa
     """Tied embeddings, Conv1D, fused projections, texts of different lengths."""
     file = rewritten(family(tmp_path), "adamerging", steps=30, batch=64, learning_rate=0.02)
     events = list(learning(file, "store"))
-    losses = {task: own for event in events[-1:] for task, own in event.losses.items()}
+    losses = {task: course for event in events[-1:] for task, course in event.losses.items()}
     assert len(losses) == 2
-    assert sum(own[-1] for own in losses.values()) < 0.97 * sum(own[0] for own in losses.values())
-    assert all(len(own) == 30 for own in events[-1].figures.values())
+    assert sum(course[-1] for course in losses.values()) < 0.97 * sum(
+        course[0] for course in losses.values()
+    )
+    assert all(len(course) == 30 for course in events[-1].figures.values())
 
 
 def test_what_is_learned_is_what_gradients_by_hand_give(tmp_path: Path) -> None:
     """One step of plain Adam moves every coefficient by the rate, against its gradient's sign."""
     file = rewritten(gpt2_family(tmp_path), "adamerging", steps=1, batch=64, learning_rate=0.01)
-    found = merged(file, "merged")
+    tensors = merged(file, "merged")
     models = {m: load_file(tmp_path / m / "model.safetensors") for m in ("base", "one", "other")}
     tokens = transformers.AutoTokenizer.from_pretrained(tmp_path / "base")
     leaves: dict[str, torch.Tensor] = {}
-    whole = {}
+    state = {}
     for name, base in models["base"].items():
         leaves[name] = torch.full((2,), 0.3, requires_grad=True)
         changes = [models[m][name] - base for m in ("one", "other")]
-        whole[name] = base + sum(v * c for v, c in zip(leaves[name], changes, strict=True))
+        state[name] = base + sum(v * c for v, c in zip(leaves[name], changes, strict=True))
     model = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "base").eval()
     total = torch.zeros(())
     for name in ("one", "other"):
         texts = (tmp_path / f"{name}-inputs.csv").read_text().splitlines()[1:]
-        each = []
+        entropies = []
         for text in texts:
-            given = tokens(text, return_tensors="pt")
+            encoded = tokens(text, return_tensors="pt")
             logits = torch.func.functional_call(
-                model, whole, (), {**given, "use_cache": False}
+                model, state, (), {**encoded, "use_cache": False}
             ).logits[0, :-1]
             log_p = logits.log_softmax(dim=1)
-            each.append(-(log_p.exp() * log_p).sum(dim=1).mean())
-        total = total + torch.stack(each).mean()
+            entropies.append(-(log_p.exp() * log_p).sum(dim=1).mean())
+        total = total + torch.stack(entropies).mean()
     total.backward()
     name = "transformer.h.1.mlp.c_fc.weight"
     moved = 0.3 - 0.01 * leaves[name].grad.sign()
     changes = [models[m][name] - models["base"][name] for m in ("one", "other")]
     expected = models["base"][name] + sum(v * c for v, c in zip(moved, changes, strict=True))
-    assert torch.allclose(found[name], expected, atol=1e-5)
+    assert torch.allclose(tensors[name], expected, atol=1e-5)
 
 
 def test_answers_that_the_experts_do_not_give_are_counted(
@@ -138,8 +140,8 @@ def test_answers_that_the_experts_do_not_give_are_counted(
                 for folder in ("merged", name)
             )
         ]
-        each = [(a != b).double().mean() for a, b in zip(*answers, strict=True) if len(a)]
-        shares.append(torch.stack(each).mean())
+        differences = [(a != b).double().mean() for a, b in zip(*answers, strict=True) if len(a)]
+        shares.append(torch.stack(differences).mean())
     assert seen[0].distance == pytest.approx(float(torch.stack(shares).mean()), abs=1e-12)
     assert 0 < seen[0].distance < 1
 
@@ -164,14 +166,14 @@ def test_what_was_stopped_goes_on_to_the_same_bits(
     monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
     monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
     file = rewritten(bert_family(tmp_path), method, steps=6, batch=3)
-    whole = merged(file, "whole")
+    uninterrupted = merged(file, "whole")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other-cache"))
     for event in learning(file, "stopped"):
         if event.done == 4:
             break
     assert list(statistics_folder().glob("*/checkpoint.safetensors"))
     assert next(learning(file, "resumed")).done == 4
-    assert same(whole, merged(file, "again"))
+    assert same(uninterrupted, merged(file, "again"))
 
 
 @pytest.mark.parametrize("method", ["adamerging", "adarank"])
@@ -182,22 +184,22 @@ def test_damage_to_what_was_learned_changes_no_weight(
     monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
     monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
     file = rewritten(bert_family(tmp_path), method, steps=4, batch=3)
-    whole = merged(file, "whole")
+    uninterrupted = merged(file, "whole")
     for number, kind in enumerate(["bit in the middle", "other values"]):
         for part in statistics_folder().glob("*/part-*"):
             (ANY_FILE | TENSORS)[kind](part)
         caplog.clear()
-        assert same(whole, merged(file, f"again-{number}"))
+        assert same(uninterrupted, merged(file, f"again-{number}"))
         assert "computed again" in caplog.text
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{number}"))
         for event in learning(file, f"stopped-{number}"):
             if event.done == 2:
                 break
-        for kept in statistics_folder().glob("*/checkpoint.safetensors"):
-            (ANY_FILE | TENSORS)[kind](kept)
-        for kept in statistics_folder().glob("*/factors/*.safetensors"):
-            (ANY_FILE | TENSORS)[kind](kept)
-        assert same(whole, merged(file, f"resumed-{number}"))
+        for cached in statistics_folder().glob("*/checkpoint.safetensors"):
+            (ANY_FILE | TENSORS)[kind](cached)
+        for cached in statistics_folder().glob("*/factors/*.safetensors"):
+            (ANY_FILE | TENSORS)[kind](cached)
+        assert same(uninterrupted, merged(file, f"resumed-{number}"))
 
 
 def test_a_few_labels_are_asked_for_where_they_are_missing(tmp_path: Path) -> None:

@@ -119,10 +119,10 @@ def test_what_follows_from_the_base_model_is_in_every_output(
     written = yaml.safe_load((out / "merge_recipe.yaml").read_text())
     assert written["parameters"]["epsilon"] == epsilon
     card = (out / "README.md").read_text()
-    shown = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
-    assert shown["parameters"]["epsilon"] == epsilon
-    found = ace_gui("inspect", file_of(tmp_path, family), "--json", tmp_path / "i.json")
-    assert re.search(rf"epsilon = {said}\b", found.stdout)
+    recipe = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
+    assert recipe["parameters"]["epsilon"] == epsilon
+    process = ace_gui("inspect", file_of(tmp_path, family), "--json", tmp_path / "i.json")
+    assert re.search(rf"epsilon = {said}\b", process.stdout)
     parameters = json.loads((tmp_path / "i.json").read_text())["parameters"]
     assert parameters["epsilon"] == epsilon
 
@@ -211,12 +211,12 @@ def test_the_card_says_how_to_use_a_head_and_its_words_are_true(
     folders = {"EXPERT_FOLDER": repr(str(family.experts[name])), "MERGED_FOLDER": repr(str(out))}
     for word, value in folders.items():
         snippet = snippet.replace(word, value)
-    found: dict[str, Any] = {}
-    exec(snippet, found)
-    state = found["model"].state_dict()
-    assert all(torch.equal(state[name], tensor) for name, tensor in found["head"].items())
+    namespace: dict[str, Any] = {}
+    exec(snippet, namespace)
+    state = namespace["model"].state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in namespace["head"].items())
     written = load_file(out / "heads" / f"{name}.safetensors")
-    assert found["head"].keys() == written.keys()
+    assert namespace["head"].keys() == written.keys()
 
 
 def test_complete_heads_load_by_themselves(families: dict[str, Family], tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ def merged(folder: Path, family: Family, **document: Any) -> dict[str, Tensor]:
         for path, weight in zip(family.experts.values(), WEIGHTS, strict=True)
     ]
     path = folder / "mergekit.yaml"
-    whole = {"base_model": str(family.base), "models": entries, "dtype": "float32", **document}
-    path.write_text(json.dumps(whole))
+    content = {"base_model": str(family.base), "models": entries, "dtype": "float32", **document}
+    path.write_text(json.dumps(content))
     prepared = prepare(load_recipe(path))
     return merged_tensors(prepared, folder / "store", device="cpu", as_output=True)
 
@@ -92,17 +92,17 @@ def test_ties(family: Family, tmp_path: Path) -> None:
     result = merged(tmp_path, family, merge_method="ties", parameters={"density": DENSITY})
     base = load_file(family.base / "model.safetensors")
     for name in (name for name in base if name.startswith("roberta.")):
-        kept = []
+        trimmed = []
         for weight, delta in weighted(family, name):
             flat = torch.zeros(delta.numel(), dtype=torch.float64)
             count = max(1, int(value(DENSITY, name) * delta.numel()))
             largest = delta.flatten().abs().argsort(descending=True)[:count]
             flat[largest] = delta.flatten()[largest]
-            kept.append((weight, flat.view_as(delta)))
-        total = sum(w * delta for w, delta in kept)
+            trimmed.append((weight, flat.view_as(delta)))
+        total = sum(w * delta for w, delta in trimmed)
         sign = torch.where(total >= 0, 1.0, -1.0)
-        top = sum(w * delta * (delta.sign() == sign) for w, delta in kept)
-        share = sum(w * (delta.sign() == sign).double() for w, delta in kept)
+        top = sum(w * delta * (delta.sign() == sign) for w, delta in trimmed)
+        share = sum(w * (delta.sign() == sign).double() for w, delta in trimmed)
         expected = base[name].double() + top / torch.where(share == 0, 1.0, share)
         assert torch.allclose(result[name].double(), expected, atol=1e-6), name
 
@@ -115,9 +115,11 @@ def test_mergekits_own_examples_are_merged(name: str, tmp_path: Path) -> None:
     path.write_text(json.dumps(EXAMPLES[name]))
     for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
         pass
-    model, found = AutoModelForCausalLM.from_pretrained(tmp_path / "out", output_loading_info=True)
-    assert not found["missing_keys"]
-    assert not found["unexpected_keys"]
+    model, loading = AutoModelForCausalLM.from_pretrained(
+        tmp_path / "out", output_loading_info=True
+    )
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
     stacked = name.startswith("orcamini")
     assert model.config.num_hidden_layers == (4 if stacked else MODEL_BLOCKS)
     if "dtype" in EXAMPLES[name]:

@@ -83,26 +83,28 @@ def test_a_resumed_merge_knows_other_data(tmp_path: Path) -> None:
     first = ace_gui.merge(file, tmp_path / "first", device="cpu")
     (tmp_path / "two-inputs.csv").write_text("text\nthe cat sat on the mat\n")
     second = ace_gui.merge(file, tmp_path / "second", device="cpu")
-    one, other = (load_file(r.folder / "model.safetensors") for r in (first, second))
-    assert any(not torch.equal(one[name], other[name]) for name in one)
+    first_tensors, second_tensors = (
+        load_file(r.folder / "model.safetensors") for r in (first, second)
+    )
+    assert any(not torch.equal(first_tensors[name], second_tensors[name]) for name in first_tensors)
 
 
 def test_the_image_sample_by_regmean_is_better_than_its_mean(tmp_path: Path) -> None:
     from ace_gui.paths import Sample
 
-    known = yaml.safe_load(Sample.IMAGES.recipe.read_text())
+    document = yaml.safe_load(Sample.IMAGES.recipe.read_text())
     folder = Sample.IMAGES.recipe.parent
-    for own in ("parameters", "after", "poolers"):
-        del known[own]
-    known |= {"merge_method": "regmean", "base_model": str(folder / "base")}
-    for each in known["models"]:
-        each["model"] = str(folder / each["model"])
-    for task in known["tasks"]:
+    for key in ("parameters", "after", "poolers"):
+        del document[key]
+    document |= {"merge_method": "regmean", "base_model": str(folder / "base")}
+    for entry in document["models"]:
+        entry["model"] = str(folder / entry["model"])
+    for task in document["tasks"]:
         task |= {key: str(folder / task[key]) for key in ("data", "calibration")}
     file = tmp_path / "recipe.yaml"
-    file.write_text(yaml.safe_dump(known))
+    file.write_text(yaml.safe_dump(document))
     done = run("merge", file, "--out", tmp_path / "merged")
     assert done.returncode == 0, done.stderr
-    found = ace_gui.evaluate(None, [tmp_path / "merged"], file, device="cpu")
-    scores = {score.task: score.score for score in found.scores}
+    evaluation = ace_gui.evaluate(None, [tmp_path / "merged"], file, device="cpu")
+    scores = {score.task: score.score for score in evaluation.scores}
     assert sum(scores.values()) / len(scores) == pytest.approx(0.782, abs=0.01)

@@ -91,8 +91,8 @@ def test_the_written_recipe_builds_the_same_model(models: Path) -> None:
     again = models / "again.yaml"
     again.write_text((models / "first" / "merge_recipe.yaml").read_text())
     ace_gui.merge(again, models / "second")
-    one, two = (models / name / "model.safetensors" for name in ("first", "second"))
-    assert one.read_bytes() == two.read_bytes()
+    first_file, second_file = (models / name / "model.safetensors" for name in ("first", "second"))
+    assert first_file.read_bytes() == second_file.read_bytes()
     card = (models / "first" / "README.md").read_text()
     assert str(models) not in card
 

@@ -57,9 +57,9 @@ def pipeline(folder: Path, tensors: Parts) -> Path:
     for name in ("scheduler/scheduler_config.json", "tokenizer/vocab.json"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("{}")
-    for part, own in tensors.items():
+    for part, part_tensors in tensors.items():
         index[part] = ["diffusers", "UNet2DConditionModel"]
-        part_folder(folder / part, part, own)
+        part_folder(folder / part, part, part_tensors)
     (folder / "model_index.json").write_text(json.dumps(index))
     return folder
 
@@ -91,14 +91,14 @@ def test_a_pipeline_is_merged_whole(tmp_path: Path):
     base, a, b = (tensors_of(seed) for seed in range(3))
     a["vae"] = b["vae"] = base["vae"]
     folders = [
-        pipeline(tmp_path / name, own) for name, own in zip("0ab", (base, a, b), strict=True)
+        pipeline(tmp_path / name, parts) for name, parts in zip("0ab", (base, a, b), strict=True)
     ]
     out = merged(tmp_path, folders[0], folders[1:])
-    found = loaded(out)
+    parts = loaded(out)
     for part in ("unet", "text_encoder"):
-        for name, tensor in found[part].items():
+        for name, tensor in parts[part].items():
             torch.testing.assert_close(tensor, mean(a[part][name], b[part][name]))
-    assert all(torch.equal(tensor, base["vae"][name]) for name, tensor in found["vae"].items())
+    assert all(torch.equal(tensor, base["vae"][name]) for name, tensor in parts["vae"].items())
     files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     inputs = {
         path.relative_to(folders[0]).as_posix() for path in folders[0].rglob("*") if path.is_file()
@@ -115,12 +115,12 @@ def test_an_expert_may_lack_parts_or_be_one(tmp_path: Path, name: str):
         pipeline(tmp_path / "a", a),
         part_folder(tmp_path / "b" / name, "unet", b["unet"]),
     ]
-    found = loaded(merged(tmp_path, pipeline(tmp_path / "base", base), experts))
-    for name, tensor in found["unet"].items():
+    parts = loaded(merged(tmp_path, pipeline(tmp_path / "base", base), experts))
+    for name, tensor in parts["unet"].items():
         torch.testing.assert_close(tensor, mean(a["unet"][name], b["unet"][name]))
-    for name, tensor in found["text_encoder"].items():
+    for name, tensor in parts["text_encoder"].items():
         torch.testing.assert_close(tensor, a["text_encoder"][name])
-    assert all(torch.equal(tensor, base["vae"][name]) for name, tensor in found["vae"].items())
+    assert all(torch.equal(tensor, base["vae"][name]) for name, tensor in parts["vae"].items())
 
 
 def test_one_part_of_two_that_are_alike_needs_its_name(tmp_path: Path):
@@ -131,11 +131,13 @@ def test_one_part_of_two_that_are_alike_needs_its_name(tmp_path: Path):
     index["text_encoder_2"] = ["transformers", "CLIPTextModel"]
     (tmp_path / "base/model_index.json").write_text(json.dumps(index))
     assert twin.is_dir()
-    own = tensors_of(1, ["text_encoder"])["text_encoder"]
-    recipe = recipe_over(tmp_path / "base", [part_folder(tmp_path / "mine", "text_encoder", own)])
+    encoder = tensors_of(1, ["text_encoder"])["text_encoder"]
+    recipe = recipe_over(
+        tmp_path / "base", [part_folder(tmp_path / "mine", "text_encoder", encoder)]
+    )
     with pytest.raises(MismatchError, match="any of `text_encoder`, `text_encoder_2`"):
         prepare(recipe)
-    named = part_folder(tmp_path / "text_encoder_2", "text_encoder", own)
+    named = part_folder(tmp_path / "text_encoder_2", "text_encoder", encoder)
     rows = prepare(recipe_over(tmp_path / "base", [named])).plan.rows
     assert {row.name.split("/")[0] for row in rows if row.experts} == {"text_encoder_2"}
 
@@ -157,7 +159,7 @@ def test_a_pipeline_is_shown_by_its_parts(tmp_path: Path):
 
 def test_each_part_has_shards_and_an_index_of_its_own(tmp_path: Path):
     tensors = [tensors_of(seed) for seed in range(2)]
-    folders = [pipeline(tmp_path / str(seed), own) for seed, own in enumerate(tensors)]
+    folders = [pipeline(tmp_path / str(seed), parts) for seed, parts in enumerate(tensors)]
     recipe = recipe_over(folders[0], folders[1:], merge_method="linear")
     for _ in merge(prepare(recipe), tmp_path / "store"):
         pass
@@ -194,10 +196,10 @@ def test_an_unfinished_pipeline_is_resumed(tmp_path: Path):
 def test_a_variant_is_read_and_written_under_the_usual_name(tmp_path: Path):
     folders = [pipeline(tmp_path / str(seed), tensors_of(seed)) for seed in range(2)]
     for folder in folders:
-        usual = folder / f"unet/{UNET}.safetensors"
-        halves = {name: tensor.half() for name, tensor in load_file(usual).items()}
+        weights_file = folder / f"unet/{UNET}.safetensors"
+        halves = {name: tensor.half() for name, tensor in load_file(weights_file).items()}
         save_file(halves, folder / f"unet/{UNET}.fp16.safetensors")
-        usual.unlink()
+        weights_file.unlink()
     assert any("Only the variant" in warning for warning in open_checkpoint(folders[0]).warnings)
     out = merged(tmp_path, folders[0], folders[1:])
     assert load_file(out / f"unet/{UNET}.safetensors")["conv_in.weight"].dtype == torch.float16
@@ -244,10 +246,10 @@ def test_the_modules_of_sentence_transformers_are_merged(tmp_path: Path, layouts
     experts = [sentence_transformer(tmp_path / str(n), n, layouts[1]) for n in (1, 2)]
     out = merged(tmp_path, base, experts)
     for theirs, ours in (("2_Dense", "2_Dense"), (layouts[1], layouts[0])):
-        found = load_file(out / ours / "model.safetensors")
-        one, two = (load_file(folder / theirs / "model.safetensors") for folder in experts)
-        for name, tensor in found.items():
-            torch.testing.assert_close(tensor, mean(one[name], two[name]))
+        tensors = load_file(out / ours / "model.safetensors")
+        first, second = (load_file(folder / theirs / "model.safetensors") for folder in experts)
+        for name, tensor in tensors.items():
+            torch.testing.assert_close(tensor, mean(first[name], second[name]))
     assert (out / "1_Pooling/config.json").is_file()
     assert (out / "modules.json").is_file()
 
@@ -294,7 +296,7 @@ def test_the_file_has_the_name_its_library_looks_for(
 def test_a_base_of_one_part_takes_it_from_whole_pipelines(tmp_path: Path):
     base = part_folder(tmp_path / "base", "unet", tensors_of(0)["unet"])
     tensors = [tensors_of(seed) for seed in (1, 2)]
-    experts = [pipeline(tmp_path / str(seed), own) for seed, own in enumerate(tensors)]
-    found = load_file(merged(tmp_path, base, experts) / f"{UNET}.safetensors")
-    for name, tensor in found.items():
-        torch.testing.assert_close(tensor, mean(*(own["unet"][name] for own in tensors)))
+    experts = [pipeline(tmp_path / str(seed), parts) for seed, parts in enumerate(tensors)]
+    unet = load_file(merged(tmp_path, base, experts) / f"{UNET}.safetensors")
+    for name, tensor in unet.items():
+        torch.testing.assert_close(tensor, mean(*(parts["unet"][name] for parts in tensors)))

@@ -153,12 +153,12 @@ def rows(folder: Path) -> dict[str, dict[str, Tensor]]:
     ids = AutoTokenizer.from_pretrained(folder).get_vocab()
     size = model.get_input_embeddings().weight.shape[0]
     assert size > max(ids.values())
-    found = {}
+    tables = {}
     for name, tensor in model.state_dict().items():
         if size in tensor.shape[:2]:
-            own = tensor.reshape(size, -1)
-            found[name] = {token: own[index] for token, index in ids.items()}
-    return found
+            table = tensor.reshape(size, -1)
+            tables[name] = {token: table[index] for token, index in ids.items()}
+    return tables
 
 
 @pytest.mark.parametrize("method", ["linear", "ace"])
@@ -167,13 +167,13 @@ def test_tokens_of_all_experts_are_in_the_model_that_transformers_loads(
     kind: str, method: str, tmp_path: Path
 ) -> None:
     base = base_model(kind, tmp_path / "base")
-    one = expert(base, tmp_path / "one", ["<x>", "new"], 1)
-    two = expert(base, tmp_path / "two", ["new", "<x>"], 2)
-    out = merged(base, [one, two], tmp_path / "out", merge_method=method)
-    found = rows(out)
-    owned = [rows(one), rows(two)]
-    assert {"<x>", "new"} < set(next(iter(found.values())))
-    for name, tokens in found.items():
+    first_expert = expert(base, tmp_path / "one", ["<x>", "new"], 1)
+    second_expert = expert(base, tmp_path / "two", ["new", "<x>"], 2)
+    out = merged(base, [first_expert, second_expert], tmp_path / "out", merge_method=method)
+    tables = rows(out)
+    owned = [rows(first_expert), rows(second_expert)]
+    assert {"<x>", "new"} < set(next(iter(tables.values())))
+    for name, tokens in tables.items():
         buffer = name.endswith("final_logits_bias")  # the base's, but for new tokens
         for token, row in tokens.items():
             if not (buffer and token in WORDS):
@@ -190,25 +190,25 @@ def test_a_tokenizer_that_no_expert_has_is_the_base_s_with_more_tokens(
     vocabulary: str, tokens: set[str], tmp_path: Path
 ) -> None:
     base = base_model("llama", tmp_path / "base")
-    one = expert(base, tmp_path / "one", ["<y>", "<x>"], 1)
-    two = expert(base, tmp_path / "two", ["<x>", "new"], 2)
-    out = merged(base, [one, two], tmp_path / "out", vocabulary=vocabulary)
+    first_expert = expert(base, tmp_path / "one", ["<y>", "<x>"], 1)
+    second_expert = expert(base, tmp_path / "two", ["<x>", "new"], 2)
+    out = merged(base, [first_expert, second_expert], tmp_path / "out", vocabulary=vocabulary)
     words = AutoTokenizer.from_pretrained(out)
     assert set(words.get_vocab()) == {*WORDS, *tokens}
     assert words.tokenize("a <x> b") == ["a", "<x>", "b"]
     assert words.decode(words("a <x>")["input_ids"], skip_special_tokens=True) == "a"
-    found = rows(out)
-    owned = [rows(one), rows(two)]
-    for name, own in found.items():
+    tables = rows(out)
+    owned = [rows(first_expert), rows(second_expert)]
+    for name, table in tables.items():
         for token in tokens:
-            has = [each[name][token] for each in owned if token in each[name]]
-            torch.testing.assert_close(own[token], torch.stack(has).mean(dim=0))
+            has = [owner[name][token] for owner in owned if token in owner[name]]
+            torch.testing.assert_close(table[token], torch.stack(has).mean(dim=0))
 
 
 def test_rows_of_single_tokens_come_from_their_sources(tmp_path: Path) -> None:
     base = base_model("llama", tmp_path / "base")
-    one = expert(base, tmp_path / "one", ["<x>", "new"], 1)
-    two = expert(base, tmp_path / "two", ["<x>"], 2)
+    first_expert = expert(base, tmp_path / "one", ["<x>", "new"], 1)
+    second_expert = expert(base, tmp_path / "two", ["<x>"], 2)
     tokens = {
         "<x>": TokenSource(model="one"),
         "new": TokenSource(model="one", force=True),
@@ -218,16 +218,16 @@ def test_rows_of_single_tokens_come_from_their_sources(tmp_path: Path) -> None:
         "c": TokenSource(model="one", token_id=WORDS.index("d"), force=True),
     }
     more = {"tokens": tokens, "pad_to_multiple_of": 20, "merge_method": "linear"}
-    out = merged(base, [one, two], tmp_path / "out", vocabulary="union", **more)
+    out = merged(base, [first_expert, second_expert], tmp_path / "out", vocabulary="union", **more)
     ids = AutoTokenizer.from_pretrained(out).get_vocab()
     assert set(ids) == {*WORDS, *tokens}
     assert load(out).config.vocab_size == 20
-    found = rows(out)
+    tables = rows(out)
     start = rows(base)
-    first = rows(one)
-    second = rows(two)
-    for name, row in found.items():
-        own = {
+    first = rows(first_expert)
+    second = rows(second_expert)
+    for name, row in tables.items():
+        exact_rows = {
             "<x>": first[name]["<x>"],
             "new": first[name]["new"],
             "<z>": torch.zeros(16),
@@ -235,11 +235,11 @@ def test_rows_of_single_tokens_come_from_their_sources(tmp_path: Path) -> None:
             "b": second[name]["b"],
             "c": first[name]["d"],
         }
-        for token, exact in own.items():
+        for token, exact in exact_rows.items():
             mean = (exact + second[name]["<x>"]) / 2 if token == "<x>" else exact
             torch.testing.assert_close(row[token], mean)
         torch.testing.assert_close(row["e"], (first[name]["e"] + second[name]["e"]) / 2)
-        before = torch.stack([own.get(token, start[name].get(token)) for token in ids])
+        before = torch.stack([exact_rows.get(token, start[name].get(token)) for token in ids])
         padding = load(out).state_dict()[name][len(ids) :]
         torch.testing.assert_close(padding, before.mean(0).expand(6, -1))
 
@@ -257,26 +257,30 @@ def test_single_tokens_that_no_source_has_are_refused(
     tokens: dict[str, TokenSource], vocabulary: str, words: str, tmp_path: Path
 ) -> None:
     base = base_model("llama", tmp_path / "base")
-    one = expert(base, tmp_path / "one", ["<x>"], 1)
-    two = expert(base, tmp_path / "two", ["<x>"], 2)
-    tokenizer([*(word if word != "a" else "other" for word in WORDS), "<x>"]).save_pretrained(two)
-    recipe = recipe_over(base, [one, two], vocabulary=Vocabulary(vocabulary), tokens=tokens)
+    first_expert = expert(base, tmp_path / "one", ["<x>"], 1)
+    second_expert = expert(base, tmp_path / "two", ["<x>"], 2)
+    tokenizer([*(word if word != "a" else "other" for word in WORDS), "<x>"]).save_pretrained(
+        second_expert
+    )
+    recipe = recipe_over(
+        base, [first_expert, second_expert], vocabulary=Vocabulary(vocabulary), tokens=tokens
+    )
     with pytest.raises(RecipeError, match=words):
         prepare(recipe)
 
 
 def test_ids_that_moved_are_followed_in_the_configs(tmp_path: Path) -> None:
     base = base_model("bart", tmp_path / "base")
-    one = expert(base, tmp_path / "one", ["<x>"], 1)
+    expert_folder = expert(base, tmp_path / "one", ["<x>"], 1)
     order = [*reversed(WORDS), "<x>"]
-    tokenizer(order).save_pretrained(one)
-    model = load(one)
-    out = merged(base, [one], tmp_path / "out", merge_method="linear")
+    tokenizer(order).save_pretrained(expert_folder)
+    model = load(expert_folder)
+    out = merged(base, [expert_folder], tmp_path / "out", merge_method="linear")
     assert AutoTokenizer.from_pretrained(out).get_vocab() == {t: i for i, t in enumerate(order)}
-    found = load(out)
-    assert WORDS[load(base).config.eos_token_id] == order[found.config.eos_token_id]
-    assert found.generation_config.eos_token_id == found.config.eos_token_id
-    torch.testing.assert_close(found.model.shared.weight, model.model.shared.weight)
+    merged_model = load(out)
+    assert WORDS[load(base).config.eos_token_id] == order[merged_model.config.eos_token_id]
+    assert merged_model.generation_config.eos_token_id == merged_model.config.eos_token_id
+    torch.testing.assert_close(merged_model.model.shared.weight, model.model.shared.weight)
 
 
 def adapter(base: Path, folder: Path, added: Sequence[str], seed: int, form: str) -> Path:
@@ -310,14 +314,14 @@ def with_adapter(base: Path, folder: Path) -> dict[str, dict[str, Tensor]]:
     """By tensor and token, in float64: the base resized, with the adapter loaded and merged."""
     held = load_file(folder / "adapter_model.safetensors")
     ids = AutoTokenizer.from_pretrained(folder).get_vocab()
-    found = {}
+    tables = {}
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
-        whole = held[PREFIX + name].double()
-        found[name] = {token: whole[index] for token, index in ids.items()}
+        table = held[PREFIX + name].double()
+        tables[name] = {token: table[index] for token, index in ids.items()}
     module = "model.layers.0.self_attn.q_proj"
     a, b = (held[f"{PREFIX}{module}.lora_{letter}.weight"].double() for letter in "AB")
     start = load(base).state_dict()[f"{module}.weight"].double()
-    return {**found, "query": {"": start + 4.0 * (b @ a)}}  # α/r is 8/2
+    return {**tables, "query": {"": start + 4.0 * (b @ a)}}  # α/r is 8/2
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -332,17 +336,17 @@ def test_adapters_with_new_tokens_are_as_resized_loaded_and_merged(
     LlamaForCausalLM(config).save_pretrained(tmp_path / "base")
     tokenizer(WORDS).save_pretrained(tmp_path / "base")
     base = tmp_path / "base"
-    folders = [adapter(base, tmp_path / f"a{n}", each, n, form) for n, each in enumerate(added)]
+    folders = [adapter(base, tmp_path / f"a{n}", tokens, n, form) for n, tokens in enumerate(added)]
     out = merged(base, folders, tmp_path / "out", vocabulary=vocabulary, merge_method="linear")
     owned = [with_adapter(base, folder) for folder in folders]
-    wanted = set.union if vocabulary == "union" else set.intersection
-    assert set(rows(out)["lm_head.weight"]) == {*WORDS, *wanted(*map(set, added))}
+    combination = set.union if vocabulary == "union" else set.intersection
+    assert set(rows(out)["lm_head.weight"]) == {*WORDS, *combination(*map(set, added))}
     for name, tokens in rows(out).items():
         for token, row in tokens.items():
-            mean = torch.stack([each[name][token] for each in owned if token in each[name]])
+            mean = torch.stack([owner[name][token] for owner in owned if token in owner[name]])
             torch.testing.assert_close(row.double(), mean.mean(dim=0), atol=1e-6, rtol=0)
     query = load(out).state_dict()["model.layers.0.self_attn.q_proj.weight"].double()
-    mean = torch.stack([each["query"][""] for each in owned]).mean(dim=0)
+    mean = torch.stack([owner["query"][""] for owner in owned]).mean(dim=0)
     torch.testing.assert_close(query, mean, atol=2e-6, rtol=0)
 
 
@@ -361,11 +365,11 @@ def test_a_table_that_was_trained_apart_from_a_saved_head(form: str, tmp_path: P
     out = merged(
         tmp_path / "base", [folder], tmp_path / "out", vocabulary="tokens", merge_method="linear"
     )
-    found = load(out)
-    assert not found.config.tie_word_embeddings
+    merged_model = load(out)
+    assert not merged_model.config.tie_word_embeddings
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
         expected = held[PREFIX + name]
-        torch.testing.assert_close(found.state_dict()[name], expected, atol=1e-6, rtol=0)
+        torch.testing.assert_close(merged_model.state_dict()[name], expected, atol=1e-6, rtol=0)
 
 
 def test_the_tokenizer_of_one_expert(tmp_path: Path) -> None:
@@ -386,12 +390,14 @@ def test_the_tokenizer_of_one_expert(tmp_path: Path) -> None:
     )
     for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
         pass
-    found, own, other = (load(folder).state_dict() for folder in (tmp_path / "out", a, b))
+    merged_state, state_a, state_b = (
+        load(folder).state_dict() for folder in (tmp_path / "out", a, b)
+    )
     name = "model.embed_tokens.weight"
-    assert len(found[name]) == len(WORDS) + 1
-    assert torch.equal(found[name][len(WORDS)], own[name][len(WORDS)])
-    mean = (own[name][: len(WORDS)] + other[name][: len(WORDS)]) / 2
-    assert torch.allclose(found[name][: len(WORDS)], mean, atol=1e-6)
+    assert len(merged_state[name]) == len(WORDS) + 1
+    assert torch.equal(merged_state[name][len(WORDS)], state_a[name][len(WORDS)])
+    mean = (state_a[name][: len(WORDS)] + state_b[name][: len(WORDS)]) / 2
+    assert torch.allclose(merged_state[name][: len(WORDS)], mean, atol=1e-6)
     made = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert made.convert_tokens_to_ids("<x>") == len(WORDS)
     assert made.chat_template == tokens.chat_template
@@ -399,9 +405,9 @@ def test_the_tokenizer_of_one_expert(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", ["a", "auto", "chatml", "{{ messages }}", "file.jinja", "", "base"]
+    "template", ["a", "auto", "chatml", "{{ messages }}", "file.jinja", "", "base"]
 )
-def test_chat_templates(tmp_path: Path, wanted: str) -> None:
+def test_chat_templates(tmp_path: Path, template: str) -> None:
     base = base_model("llama", tmp_path / "base")
     tokens = AutoTokenizer.from_pretrained(expert(base, tmp_path / "a", [], 1))
     tokens.chat_template = "{{ messages[0]['content'] }}"
@@ -410,21 +416,23 @@ def test_chat_templates(tmp_path: Path, wanted: str) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(
         "schema: 1\nmerge_method: linear\nbase_model: base\nmodels: [{model: a}]\n"
-        f"chat_template: {wanted!r}\n"
+        f"chat_template: {template!r}\n"
     )
     prepared = prepare(load_recipe(path))
     offered = [check.sentence for check in prepared.plan.checks if check.title == "Chat"]
-    assert len(offered) == (not wanted)
+    assert len(offered) == (not template)
     if offered:
         assert "chat_template: a" in offered[0]
     for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
         pass
-    found = AutoTokenizer.from_pretrained(tmp_path / "out")
-    if wanted in ("", "base"):
-        assert found.chat_template is None
+    output_tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    if template in ("", "base"):
+        assert output_tokenizer.chat_template is None
         return
     messages = [{"role": "user", "content": "hello"}]
-    text = found.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    text = output_tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True
+    )
     expected = {
         "a": "hello",
         "auto": "hello",
@@ -432,25 +440,25 @@ def test_chat_templates(tmp_path: Path, wanted: str) -> None:
         "{{ messages }}": str(messages),
         "file.jinja": "user",
     }
-    assert text == expected[wanted]
+    assert text == expected[template]
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_well_known_templates_hold_every_message(name: str) -> None:
-    found = tokenizer(WORDS)
-    found.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>"})
-    found.chat_template = BUILT_IN[name]
+    with_template = tokenizer(WORDS)
+    with_template.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>"})
+    with_template.chat_template = BUILT_IN[name]
     messages = [{"role": role, "content": f"of {role}"} for role in ("user", "assistant", "user")]
-    text = found.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    text = with_template.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert text.count("of user") == 2
     assert text.index("of user") < text.index("of assistant") < text.rindex("of user")
 
 
 def test_an_adapter_cannot_hold_new_tokens(tmp_path: Path) -> None:
     base = base_model("llama", tmp_path / "base")
-    one = expert(base, tmp_path / "one", ["<x>"], 1)
+    expert_folder = expert(base, tmp_path / "one", ["<x>"], 1)
     recipe = recipe_over(
-        base, [one], merge_method="linear", vocabulary="union", output="adapter", rank=2
+        base, [expert_folder], merge_method="linear", vocabulary="union", output="adapter", rank=2
     )
     with pytest.raises(MismatchError, match="tokens"):
         list(merge_to_folder(recipe, tmp_path / "out", Options()))

@@ -82,7 +82,7 @@ def test_repeated_runs_and_what_someone_else_made(
     if command in ("inspect --csv", "mergekit"):
         assert theirs.read_bytes() == first
     if command == "inspect --json":  # its checks say how much room there is at the moment
-        again, before = (json.loads(each) for each in (theirs.read_bytes(), first))
+        again, before = (json.loads(content) for content in (theirs.read_bytes(), first))
         assert {**again, "checks": 0} == {**before, "checks": 0}
 
 

@@ -44,9 +44,9 @@ def test_split_tensors_come_out_whole(
     assert inspected.returncode == 0, inspected.stderr
     layers = json.loads((tmp_path / "i.json").read_text())["layers"]
     assert all(layer.keys() == KEYS for layer in layers)
-    own = [layer for layer in layers if layer["name"].startswith(f"{tensor}[")]
-    assert [layer["name"] for layer in own] == [tensor + part for part in parts]
-    assert all(layer["gamma"] is not None and layer["regime"] for layer in own)
+    layer_parts = [layer for layer in layers if layer["name"].startswith(f"{tensor}[")]
+    assert [layer["name"] for layer in layer_parts] == [tensor + part for part in parts]
+    assert all(layer["gamma"] is not None and layer["regime"] for layer in layer_parts)
     result = ace_gui("merge", recipe, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     _, report = load_folder(tmp_path / "out")
@@ -86,10 +86,10 @@ def test_an_expert_with_more_tokens_keeps_its_own_rows_in_its_whole_model(tmp_pa
     assert "matched by token" in (tmp_path / "out" / "README.md").read_text()
     _, report = load_folder(tmp_path / "out")
     assert not report.mismatched
-    whole = tmp_path / "out" / "heads" / "task1"
-    _, report = load_folder(whole)
+    task_folder = tmp_path / "out" / "heads" / "task1"
+    _, report = load_folder(task_folder)
     assert report == LoadReport()
-    written = load_file(whole / "model.safetensors")
+    written = load_file(task_folder / "model.safetensors")
     assert torch.equal(written[name], second)
     layer = "roberta.encoder.layer.0.attention.self.query.weight"
     assert torch.equal(written[layer], load_file(tmp_path / "out" / "model.safetensors")[layer])

@@ -93,9 +93,9 @@ def test_the_commands_convert_it(base: Path, tmp_path: Path) -> None:
     adapter = pickled(tmp_path / "lora")
     out = ("--out", tmp_path / "out", "--method", "linear", "--convert")
     file = file_over(tmp_path, base, [adapter], merge_method="linear")
-    asked = command("inspect", file)
-    assert asked.returncode == 1
-    assert "convert" in asked.stderr
+    refused = command("inspect", file)
+    assert refused.returncode == 1
+    assert "convert" in refused.stderr
     assert command("inspect", file, "--convert").returncode == 0
     assert command("merge", base, adapter, *out).returncode == 0
     recipe = tmp_path / "mergekit.yaml"
@@ -104,8 +104,8 @@ def test_the_commands_convert_it(base: Path, tmp_path: Path) -> None:
     )
     recipe.write_text(text)
     more = ("--out", tmp_path / "joined", "--convert")
-    found = command("merge", recipe, *more)
-    assert found.returncode == 0, found.stderr
+    process = command("merge", recipe, *more)
+    assert process.returncode == 0, process.stderr
     weights = [load_file(tmp_path / name / "model.safetensors") for name in ("out", "joined")]
     torch.testing.assert_close(*(tensors[f"{Q}.weight"] for tensors in weights))
 
@@ -153,8 +153,8 @@ def test_the_ways_that_the_refusal_names_work(base: Path, tmp_path: Path) -> Non
         return merged(recipe_from({**keys, "models": [model]}), tmp_path / name)
 
     tensors = load_file(folder / "model.safetensors")
-    whole = result("whole", model=str(folder / "model.safetensors"))
-    torch.testing.assert_close(whole, tensors[f"{Q}.weight"])
+    tensor = result("whole", model=str(folder / "model.safetensors"))
+    torch.testing.assert_close(tensor, tensors[f"{Q}.weight"])
     on = result("on", model=str(folder), on=str(base))
     assert torch.equal(on, result("alone-out", model=str(tmp_path / "alone")))
     assert json.loads((tmp_path / "whole" / "config.json").read_text())["model_type"] == "llama"

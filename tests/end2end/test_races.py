@@ -28,9 +28,9 @@ TOLD = ("Another merge or export", "is not empty", "cannot be continued")
 
 @pytest.fixture
 def workers(context: ForkServerContext) -> Iterator[tuple[Worker, Worker]]:
-    both = Worker(context), Worker(context)
-    yield both
-    for worker in both:
+    pair = Worker(context), Worker(context)
+    yield pair
+    for worker in pair:
         worker.close()
 
 
@@ -86,9 +86,9 @@ class Races:
         worker.begin(Task(self.action, thing, path / "out"))
         assert worker.end() == DONE
         self.seconds = time.monotonic() - started
-        found = files(path / "out")
-        assert found
-        assert self.expected.setdefault(thing, found) == found
+        contents = files(path / "out")
+        assert contents
+        assert self.expected.setdefault(thing, contents) == contents
 
     def race(self, path: Path) -> None:
         """Begin both, kill one of them now and then, and look at what there is."""

@@ -41,10 +41,10 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     window.opener.open_paths([recipe])
     qtbot.waitUntil(lambda: session.layers.is_analysed, timeout=4 * PATIENCE)
     page = window.workspace.show_scores()
-    known = session.results.scores
+    known_scores = session.results.scores
     tasks = page.show_tab(TasksTab)
     assert isinstance(tasks, TasksTab)
-    qtbot.waitUntil(lambda: all(map(known.described, known.tasks)), timeout=PATIENCE)
+    qtbot.waitUntil(lambda: all(map(known_scores.described, known_scores.tasks)), timeout=PATIENCE)
     assert [tasks.list.item(row).text() for row in (0, 1)] == [
         "digits\nimage-classification · 30 examples",
         "shapes\nimage-classification · 30 examples",
@@ -55,15 +55,15 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     scores = page.show_tab(ScoresTab)
     assert isinstance(scores, ScoresTab)
     scores.evaluate.click()
-    qtbot.waitUntil(lambda: known.is_complete(EXPERTS), timeout=PATIENCE)
+    qtbot.waitUntil(lambda: known_scores.is_complete(EXPERTS), timeout=PATIENCE)
     store = str(session.results.merge.store)
-    qtbot.waitUntil(lambda: known.is_complete(store), timeout=PATIENCE)
+    qtbot.waitUntil(lambda: known_scores.is_complete(store), timeout=PATIENCE)
     scores.refresh()
     assert scores.title.text().startswith(f"{TITLE} keeps ")
     by_library = ace_gui.evaluate(recipe, device="cpu")
     for score in by_library.scores:
         model = EXPERTS if score.own else score.model
-        assert known.line(model)[score.task].score == score.score
+        assert known_scores.line(model)[score.task].score == score.score
     qtbot.waitUntil(lambda: not window.scoring.is_running, timeout=PATIENCE)
 
     _try_a_listed_example(window, page, Path(store), qtbot)
@@ -71,15 +71,15 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
 
 
 def _try_a_listed_example(window: MainWindow, page: ScoresPage, store: Path, qtbot: QtBot) -> None:
-    known = window.session.results.scores
+    known_scores = window.session.results.scores
     examples = page.show_tab(ExamplesTab)
     assert isinstance(examples, ExamplesTab)
-    found = lambda: known.examples(store, with_base=False)  # noqa: E731
-    qtbot.waitUntil(lambda: set(found()) == {"digits", "shapes"}, timeout=PATIENCE)
-    lost = sum(each.counts[AnswerVerdict.LOST] for each in found().values())
-    gained = sum(each.counts[AnswerVerdict.GAINED] for each in found().values())
-    merged = known.line(str(store))
-    drop = sum(known.line(EXPERTS)[t].score - merged[t].score for t in merged)
+    listings = lambda: known_scores.examples(store, with_base=False)  # noqa: E731
+    qtbot.waitUntil(lambda: set(listings()) == {"digits", "shapes"}, timeout=PATIENCE)
+    lost = sum(listing.counts[AnswerVerdict.LOST] for listing in listings().values())
+    gained = sum(listing.counts[AnswerVerdict.GAINED] for listing in listings().values())
+    merged = known_scores.line(str(store))
+    drop = sum(known_scores.line(EXPERTS)[t].score - merged[t].score for t in merged)
     assert lost - gained == pytest.approx(30 * drop)
     assert examples.list.rows.rowCount() == lost > 0
 

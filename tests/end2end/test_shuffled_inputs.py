@@ -45,19 +45,19 @@ def recipe(folder: Path, method: str, calibration: Path, **parameters: Any) -> P
 
 
 def mean_score(file: Path, folder: Path) -> float:
-    found = ace_gui.evaluate(file, [folder], limit=IMAGES).scores
-    return float(np.mean([s.score for s in found if not s.own and s.model != "base"]))
+    scores = ace_gui.evaluate(file, [folder], limit=IMAGES).scores
+    return float(np.mean([s.score for s in scores if not s.own and s.model != "base"]))
 
 
 def shuffled(folder: Path) -> Path:
     """Calibration images that are shuffled among the tasks."""
-    found = dict(np.load(RECIPE.parent / "calibration.npz"))
-    pool = np.concatenate([found[f"{task}_images"] for task in TASKS])
+    arrays = dict(np.load(RECIPE.parent / "calibration.npz"))
+    pool = np.concatenate([arrays[f"{task}_images"] for task in TASKS])
     pool = np.random.default_rng(0).permutation(pool)
-    for task, own in zip(TASKS, np.split(pool, len(TASKS)), strict=True):
-        found[f"{task}_images"] = own
+    for task, images in zip(TASKS, np.split(pool, len(TASKS)), strict=True):
+        arrays[f"{task}_images"] = images
     file = folder / "shuffled.npz"
-    np.savez(file, **found)
+    np.savez(file, **arrays)
     return file
 
 
@@ -82,25 +82,25 @@ GATES: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 @contextmanager
-def looking_elsewhere(model: Any, other: torch.Tensor, method: str) -> Iterator[None]:
+def looking_elsewhere(model: Any, foreign_image: torch.Tensor, method: str) -> Iterator[None]:
     """Within it the gates see what another image gives to their layers."""
     kind, name, _ = GATES[method]
     gates = [module for module in model.modules() if type(module).__name__ == kind]
     assert gates
 
     def reported(gate: Any) -> Any:
-        known: list[torch.Tensor] = []
+        cache: list[torch.Tensor] = []
 
-        def first(given: torch.Tensor) -> torch.Tensor:
-            if not known:
-                known.append(getattr(type(gate), name)(gate, given))
-            return known[0]
+        def first(inputs: torch.Tensor) -> torch.Tensor:
+            if not cache:
+                cache.append(getattr(type(gate), name)(gate, inputs))
+            return cache[0]
 
         return first
 
     for gate in gates:
         setattr(gate, name, reported(gate))
-    model(other)
+    model(foreign_image)
     yield
     for gate in gates:
         delattr(gate, name)
@@ -115,14 +115,18 @@ def test_gates_that_see_another_tasks_image_are_worse(method: str, tmp_path: Pat
     images = {t: torch.tensor(held[f"{t}_images"][:IMAGES]).float()[:, None] for t in TASKS}
     right = {True: 0, False: 0}
     for n, task in enumerate(TASKS):
-        others = images[TASKS[(n + 1) % len(TASKS)]]
+        foreign_images = images[TASKS[(n + 1) % len(TASKS)]]
         labels = held[f"{task}_labels"]
-        own = torch.tensor(np.unique(labels).astype(int))
+        classes = torch.tensor(np.unique(labels).astype(int))
         for at in range(IMAGES):
-            given, other = (each[at : at + 1] / 127.5 - 1 for each in (images[task], others))
+            image, foreign_image = (
+                pixels[at : at + 1] / 127.5 - 1 for pixels in (images[task], foreign_images)
+            )
             for elsewhere in (False, True):
-                looking = looking_elsewhere(model, other, method) if elsewhere else nullcontext()
+                looking = (
+                    looking_elsewhere(model, foreign_image, method) if elsewhere else nullcontext()
+                )
                 with torch.inference_mode(), looking:
-                    said = model(given).logits[0, own].argmax()
-                right[elsewhere] += int(own[said] == labels[at])
+                    said = model(image).logits[0, classes].argmax()
+                right[elsewhere] += int(classes[said] == labels[at])
     assert right[False] > right[True] + 0.02 * IMAGES * len(TASKS), right

@@ -50,7 +50,7 @@ def merged(folder: Path, **document: Any) -> Path:
     return out
 
 
-def one(model: str, first: int, end: int, **parameters: Any) -> dict[str, Any]:
+def source_of(model: str, first: int, end: int, **parameters: Any) -> dict[str, Any]:
     return {"model": model, "layer_range": [first, end], "parameters": parameters}
 
 
@@ -61,8 +61,8 @@ def tensors(folder: Path) -> dict[str, Tensor]:
 def adapter(folder: Path) -> Tensor:
     """An adapter of one matrix; returns its change."""
     module = "model.layers.1.self_attn.q_proj"
-    a, b = (found := factors(module, 32, 32)).values()
-    save_adapter(folder, found)
+    a, b = (pair := factors(module, 32, 32)).values()
+    save_adapter(folder, pair)
     return 4.0 * b @ a
 
 
@@ -71,11 +71,11 @@ def block(name: str, number: int) -> str:
 
 
 def require_loads(folder: Path) -> Any:
-    model, found = transformers.AutoModelForCausalLM.from_pretrained(
+    model, loading = transformers.AutoModelForCausalLM.from_pretrained(
         folder, output_loading_info=True
     )
-    assert not found["missing_keys"], found
-    assert not found["unexpected_keys"], found
+    assert not loading["missing_keys"], loading
+    assert not loading["unexpected_keys"], loading
     with torch.no_grad():
         answer = model.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=4, do_sample=False)
     assert answer.shape[1] > 3
@@ -92,21 +92,21 @@ def test_stacked_blocks_of_two_models(tmp_path: Path, kind: str) -> None:
     out = merged(
         tmp_path,
         merge_method="passthrough",
-        slices=[{"sources": [one("a", 0, 3)]}, {"sources": [one("b", 1, 4)]}],
+        slices=[{"sources": [source_of("a", 0, 3)]}, {"sources": [source_of("b", 1, 4)]}],
     )
     model = require_loads(out)
-    a, b, found = (tensors(folder) for folder in (tmp_path / "a", tmp_path / "b", out))
+    a, b, output = (tensors(folder) for folder in (tmp_path / "a", tmp_path / "b", out))
     assert model.config.num_hidden_layers == 6
     if more:
         assert model.config.layer_types == [*types[:3], *types[1:]]
     name = "model.layers.0.mlp.up_proj.weight"
     for new, (source, old) in enumerate([(a, 0), (a, 1), (a, 2), (b, 1), (b, 2), (b, 3)]):
-        assert torch.equal(found[block(name, new)], source[block(name, old)])
-    assert torch.equal(found["model.embed_tokens.weight"], a["model.embed_tokens.weight"])
-    assert torch.equal(found["model.norm.weight"], b["model.norm.weight"])
+        assert torch.equal(output[block(name, new)], source[block(name, old)])
+    assert torch.equal(output["model.embed_tokens.weight"], a["model.embed_tokens.weight"])
+    assert torch.equal(output["model.norm.weight"], b["model.norm.weight"])
     tied = "lm_head.weight" not in a
     head = b["model.embed_tokens.weight" if tied else "lm_head.weight"]
-    assert torch.equal(found["lm_head.weight"], head)
+    assert torch.equal(output["lm_head.weight"], head)
     assert model.config.tie_word_embeddings is False
 
 
@@ -121,8 +121,8 @@ def test_a_repeated_range_whose_outputs_are_scaled_to_zero_does_nothing(tmp_path
         tmp_path,
         merge_method="passthrough",
         slices=[
-            {"sources": [one("a", 0, 4)]},
-            {"sources": [one("a", 2, 4, scale=scale)]},
+            {"sources": [source_of("a", 0, 4)]},
+            {"sources": [source_of("a", 2, 4, scale=scale)]},
         ],
     )
     model = require_loads(out)
@@ -140,8 +140,8 @@ def test_a_rule_with_a_method_of_its_own_is_in_the_output_s_recipe(tmp_path: Pat
     for seed, name in enumerate("ab"):
         make(tmp_path / name, "llama", seed)
     path = tmp_path / "mergekit.yaml"
-    sources = [one("a", 0, 2, weight=0.5), one("b", 0, 2, weight=0.3)]
-    slices = [{"sources": sources}, {"sources": [one("b", 2, 4), one("a", 2, 4)]}]
+    sources = [source_of("a", 0, 2, weight=0.5), source_of("b", 0, 2, weight=0.3)]
+    slices = [{"sources": sources}, {"sources": [source_of("b", 2, 4), source_of("a", 2, 4)]}]
     path.write_text(json.dumps({"merge_method": "linear", "dtype": "float32", "slices": slices}))
     rule = Override(role="query", merge_method="task_arithmetic")
     recipe = replace(load_recipe(path), overrides=(rule,))
@@ -152,7 +152,7 @@ def test_a_rule_with_a_method_of_its_own_is_in_the_output_s_recipe(tmp_path: Pat
 
 def test_heads_stay_tied_where_both_ends_are_one_model(tmp_path: Path) -> None:
     make(tmp_path / "a", "llama", 0, tie_word_embeddings=True)
-    parts = [{"sources": [one("a", 0, 2)]}, {"sources": [one("a", 1, 4)]}]
+    parts = [{"sources": [source_of("a", 0, 2)]}, {"sources": [source_of("a", 1, 4)]}]
     out = merged(tmp_path, merge_method="passthrough", slices=parts)
     assert require_loads(out).config.tie_word_embeddings is True
     assert "lm_head.weight" not in tensors(out)
@@ -165,9 +165,9 @@ def test_one_model_is_copied_bit_by_bit(tmp_path: Path) -> None:
     for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
         pass
     a = tensors(tmp_path / "a")
-    found = tensors(tmp_path / "out")
-    assert a.keys() == found.keys()
-    assert all(torch.equal(a[name].view(torch.int32), found[name].view(torch.int32)) for name in a)
+    output = tensors(tmp_path / "out")
+    assert a.keys() == output.keys()
+    assert all(torch.equal(a[name].view(torch.int32), output[name].view(torch.int32)) for name in a)
 
 
 def test_a_scale_of_everything(tmp_path: Path) -> None:
@@ -179,12 +179,12 @@ def test_a_scale_of_everything(tmp_path: Path) -> None:
         parameters={"scale": [0.5, 1.0]},
     )
     a = tensors(tmp_path / "a")
-    found = tensors(out)
+    output = tensors(out)
     name = "model.layers.0.self_attn.q_proj.weight"
     for number, factor in enumerate([0.5, 2 / 3, 5 / 6, 1.0]):
         expected = factor * a[block(name, number)]
-        assert torch.allclose(found[block(name, number)], expected, atol=1e-7)
-    assert torch.allclose(found["model.embed_tokens.weight"], 0.5 * a["model.embed_tokens.weight"])
+        assert torch.allclose(output[block(name, number)], expected, atol=1e-7)
+    assert torch.allclose(output["model.embed_tokens.weight"], 0.5 * a["model.embed_tokens.weight"])
 
 
 def test_slices_are_merged_by_the_method(tmp_path: Path) -> None:
@@ -195,12 +195,17 @@ def test_slices_are_merged_by_the_method(tmp_path: Path) -> None:
         tmp_path,
         merge_method="linear",
         slices=[
-            {"sources": [one("a", 0, 2, weight=1.0), one("b", 1, 3, weight=3.0)]},
-            {"sources": [one("b", 2, 3, weight=1.0), one("c", 0, 1, weight=[9.0, 1.0])]},
+            {"sources": [source_of("a", 0, 2, weight=1.0), source_of("b", 1, 3, weight=3.0)]},
+            {
+                "sources": [
+                    source_of("b", 2, 3, weight=1.0),
+                    source_of("c", 0, 1, weight=[9.0, 1.0]),
+                ]
+            },
         ],
     )
     require_loads(out)
-    a, b, c, found = (tensors(tmp_path / name) for name in ("a", "b", "c", "out"))
+    a, b, c, output = (tensors(tmp_path / name) for name in ("a", "b", "c", "out"))
     name = "model.layers.0.self_attn.q_proj.weight"
     for new, expected in enumerate(
         [
@@ -209,17 +214,17 @@ def test_slices_are_merged_by_the_method(tmp_path: Path) -> None:
             0.5 * b[block(name, 2)] + 0.5 * c[block(name, 0)],  # one block: the last value
         ]
     ):
-        assert torch.allclose(found[block(name, new)], expected, atol=1e-6)
+        assert torch.allclose(output[block(name, new)], expected, atol=1e-6)
     first = "model.embed_tokens.weight"
-    assert torch.allclose(found[first], 0.25 * a[first] + 0.75 * b[first], atol=1e-6)
+    assert torch.allclose(output[first], 0.25 * a[first] + 0.75 * b[first], atol=1e-6)
     last = "model.norm.weight"
-    assert torch.allclose(found[last], 0.1 * b[last] + 0.9 * c[last], atol=1e-6)
+    assert torch.allclose(output[last], 0.1 * b[last] + 0.9 * c[last], atol=1e-6)
 
 
 def test_the_output_of_slices_is_merged_again_by_its_recipe(tmp_path: Path) -> None:
     for seed, name in enumerate("ab"):
         make(tmp_path / name, "llama", seed)
-    sources = [one("a", 0, 3), one("b", 1, 4)]
+    sources = [source_of("a", 0, 3), source_of("b", 1, 4)]
     out = merged(
         tmp_path,
         merge_method="slerp",
@@ -239,9 +244,9 @@ def test_the_output_of_slices_is_merged_again_by_its_recipe(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("sources", "words"),
     [
-        ([one("a", 0, 40), one("b", 0, 40)], ["slice 0", "a", "4 blocks"]),
-        ([one("a", 0, 4), one("b", 0, 3)], ["slice 0", "4 of a", "3 of b"]),
-        ([one("a", 3, 3), one("b", 3, 3)], ["slice 0", "[3, 3]"]),
+        ([source_of("a", 0, 40), source_of("b", 0, 40)], ["slice 0", "a", "4 blocks"]),
+        ([source_of("a", 0, 4), source_of("b", 0, 3)], ["slice 0", "4 of a", "3 of b"]),
+        ([source_of("a", 3, 3), source_of("b", 3, 3)], ["slice 0", "[3, 3]"]),
     ],
 )
 def test_ranges_that_do_not_fit(tmp_path: Path, sources: list[Any], words: list[str]) -> None:
@@ -261,7 +266,7 @@ def test_models_of_another_width_are_refused(tmp_path: Path) -> None:
         merged(
             tmp_path,
             merge_method="passthrough",
-            slices=[{"sources": [one("a", 0, 3)]}, {"sources": [one("b", 1, 4)]}],
+            slices=[{"sources": [source_of("a", 0, 3)]}, {"sources": [source_of("b", 1, 4)]}],
         )
 
 
@@ -269,7 +274,7 @@ def test_a_pattern_that_can_no_longer_be_expressed(tmp_path: Path) -> None:
     make(tmp_path / "a", "llama", 0)
     file = tmp_path / "a" / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "mixed_interval": 2}))
-    parts = [{"sources": [one("a", 0, 3)]}, {"sources": [one("a", 2, 4)]}]
+    parts = [{"sources": [source_of("a", 0, 3)]}, {"sources": [source_of("a", 2, 4)]}]
     with pytest.raises(RecipeError, match="mixed_interval"):
         merged(tmp_path, merge_method="passthrough", slices=parts)
 
@@ -311,8 +316,8 @@ def test_a_base_with_an_adapter_keeps_its_number_formats(tmp_path: Path) -> None
     path.write_text("merge_method: linear\nbase_model: base\nadapter: x\nmodels: [{model: a}]\n")
     for _ in merge_to_folder(load_recipe(path), tmp_path / "out", Options()):
         pass
-    found = tensors(tmp_path / "out")
-    assert {tensor.dtype for tensor in found.values()} == {torch.bfloat16}
+    output = tensors(tmp_path / "out")
+    assert {tensor.dtype for tensor in output.values()} == {torch.bfloat16}
     prepared = prepare(load_recipe(path))
     assert prepared.base.checkpoint.config == json.loads(
         (tmp_path / "base" / "config.json").read_text()
@@ -334,10 +339,10 @@ def test_a_slice_of_one_source_is_that_source(tmp_path: Path) -> None:
     path.write_text(json.dumps(recipe))
     ace_gui.inspect(path)
     ace_gui.merge(path, tmp_path / "out", device="cpu")
-    base, a, found = (tensors(tmp_path / name) for name in ("base", "a", "out"))
+    base, a, output = (tensors(tmp_path / name) for name in ("base", "a", "out"))
     name = "model.layers.0.mlp.up_proj.weight"
-    assert torch.equal(found[name], base[name])
-    torch.testing.assert_close(found[block(name, 2)], a[name])
+    assert torch.equal(output[name], base[name])
+    torch.testing.assert_close(output[block(name, 2)], a[name])
 
 
 def test_a_scaled_slice_of_one_source_can_be_inspected(tmp_path: Path) -> None:

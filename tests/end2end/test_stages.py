@@ -51,11 +51,11 @@ def test_a_stage_is_merged_first_and_kept(tmp_path: Path, turned: bool) -> None:
     for _ in merge_to_folder(recipe, tmp_path / "out", Options()):
         pass
     models = {name: load_file(tmp_path / name / "model.safetensors") for name in ("base", *"abc")}
-    found = load_file(tmp_path / "out" / "model.safetensors")
+    tensors = load_file(tmp_path / "out" / "model.safetensors")
     for name, base in models["base"].items():
         first = (models["a"][name] + models["b"][name]) / 2
         expected = base + 0.5 * (first - base) + (models["c"][name] - base)
-        assert torch.allclose(found[name], expected, atol=1e-6), name
+        assert torch.allclose(tensors[name], expected, atol=1e-6), name
     before = (folder / "model.safetensors").stat().st_mtime_ns
     again = load_recipe(tmp_path / "file.yaml")
     assert list(again.stages) == [folder]
@@ -68,12 +68,12 @@ def test_another_content_is_another_stage(tmp_path: Path) -> None:
     make_models(tmp_path)
     (first,) = load_recipe(write(tmp_path, FIRST, LAST)).stages
     (same,) = load_recipe(write(tmp_path, FIRST, {**LAST, "parameters": {"lambda": 0.5}})).stages
-    (other,) = load_recipe(write(tmp_path, {**FIRST, "dtype": "float16"}, LAST)).stages
+    (half,) = load_recipe(write(tmp_path, {**FIRST, "dtype": "float16"}, LAST)).stages
     config = tmp_path / "a" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"more": 1}))
     (changed,) = load_recipe(write(tmp_path, FIRST, LAST)).stages
     assert first == same
-    assert len({first, other, changed}) == 3
+    assert len({first, half, changed}) == 3
 
 
 @pytest.mark.parametrize(

@@ -61,20 +61,20 @@ def rows_of(folder: str, task: str) -> list[tuple[str, ...]]:
 
 def test_every_model_reaches_what_the_help_says() -> None:
     """And each expert is better on its task than the base, which has its head."""
-    found = ace_gui.evaluate(Sample.TEXT.recipe, device="cpu").scores
-    own = {each.task: each for each in found if each.own}
-    base = {each.task: each for each in found if each.model == "base"}
-    assert own.keys() == base.keys() == set(TASKS)
-    assert all(own[task].score > base[task].score for task in TASKS)
-    assert {each.n for each in found} == {400}
+    all_scores = ace_gui.evaluate(Sample.TEXT.recipe, device="cpu").scores
+    experts = {score.task: score for score in all_scores if score.own}
+    base = {score.task: score for score in all_scores if score.model == "base"}
+    assert experts.keys() == base.keys() == set(TASKS)
+    assert all(experts[task].score > base[task].score for task in TASKS)
+    assert {score.n for score in all_scores} == {400}
     lines = resource_path("help/sample.md").read_text(encoding="utf-8").split("## Texts")[1]
-    for mean, scores in zip(means(found), (base, own), strict=True):
+    for mean, scores in zip(means(all_scores), (base, experts), strict=True):
         line = next(line for line in lines.splitlines() if line.startswith(mean.model))
         written = [float(word) for word in line.split()[1:]]
         figures = [*(scores[task].score for task in TASKS), mean.score, mean.normalised]
         # Another processor rounds differently: an answer or two of 400 may change.
         assert written == pytest.approx(figures, abs=0.008)
-    assert means(found)[1].model == EXPERTS
+    assert means(all_scores)[1].model == EXPERTS
 
 
 def test_it_is_named_on_the_command_line() -> None:

@@ -52,10 +52,10 @@ def test_every_method_keeps_both_names_equal(method: str, tmp_path: Path):
     models = family("LlamaForCausalLM", tmp_path)
     experts = [models.tied_expert("source"), models.tied_expert("other", 4)]
     recipe = recipe_over(models.base("equal"), experts, merge_method=method)
-    found, missing = loaded(type(models.model), merged_folder(recipe, tmp_path / "out"))
+    tensors, missing = loaded(type(models.model), merged_folder(recipe, tmp_path / "out"))
     start, _ = loaded(type(models.model), models.base("equal"))
-    head = found["lm_head.weight"]
-    table = found["model.embed_tokens.weight"]
+    head = tensors["lm_head.weight"]
+    table = tensors["model.embed_tokens.weight"]
     assert missing == []
     assert torch.equal(head, table)
     assert not torch.equal(head, start["lm_head.weight"])

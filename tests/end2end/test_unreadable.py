@@ -83,9 +83,9 @@ def reported(
     done = run_unprivileged(
         folder / "driver.py", folder / "cases", seconds=300, PYTHONPATH=root, **environment
     )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) == len(cases), done.stderr
-    yield from found
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(reports) == len(cases), done.stderr
+    yield from reports
 
 
 EVERY = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
@@ -122,13 +122,13 @@ def test_inputs_and_outputs(family: Family, tmp_path: Path, every: int) -> None:
         case("json unreadable", ["inspect", recipe, "--json", mine], out, **{str(mine): 0}),
         case("task of closed", ["task", inside.parent, "a", "--out", out], out, **hidden),
     ]
-    for found in reported(tmp_path, cases[::every]):
-        said = str(found["stderr"])
+    for report in reported(tmp_path, cases[::every]):
+        said = str(report["stderr"])
         lines = [line for line in said.splitlines() if line.startswith("Error:")]
-        assert (found["status"], len(lines)) == (1, 1), found
-        assert "unexpected" not in said, found
-        assert "Traceback" not in said, found
-        assert "permission" in said.lower() or "not be read" in said, found
+        assert (report["status"], len(lines)) == (1, 1), report
+        assert "unexpected" not in said, report
+        assert "Traceback" not in said, report
+        assert "permission" in said.lower() or "not be read" in said, report
 
 
 @EVERY
@@ -157,5 +157,5 @@ def test_caches_homes_and_settings(family: Family, tmp_path: Path, every: int) -
         "HF_HUB_CACHE": str(tmp_path / "hub"),
         "HOME": str(tmp_path / "nowhere"),
     }
-    for found in reported(tmp_path, cases[::every], **environment):
-        assert found["status"] == 0, found
+    for report in reported(tmp_path, cases[::every], **environment):
+        assert report["status"] == 0, report

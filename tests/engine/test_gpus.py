@@ -180,7 +180,7 @@ def test_gpus_of_other_makers_and_builds_without_cuda_are_named(monkeypatch):
 
 
 def test_rocm_goes_the_same_way_and_says_that_it_was_not_tried(monkeypatch):
-    found = SimpleNamespace(
+    properties = SimpleNamespace(
         name="MI250X",
         gcnArchName="gfx90a:sramecc+:xnack-",
         multi_processor_count=110,
@@ -189,10 +189,10 @@ def test_rocm_goes_the_same_way_and_says_that_it_was_not_tried(monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.4")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _index: found)
-    (known,) = capabilities.gpus()
-    assert known.architecture == "gfx90a"
-    assert "not tried" in known.title
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _index: properties)
+    (gpu,) = capabilities.gpus()
+    assert gpu.architecture == "gfx90a"
+    assert "not tried" in gpu.title
 
 
 def test_a_driver_that_is_half_there_stops_nothing(monkeypatch):

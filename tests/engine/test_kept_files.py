@@ -19,9 +19,9 @@ CONTENT: dict[str, Any] = {"name": "a", "numbers": [0.1, 2, float("inf")], "deep
 
 def test_what_was_written_is_read(tmp_path):
     digest = keep_tensors(tmp_path / "kept.safetensors", VALUES, "about")
-    kept = open_tensors(tmp_path / "kept.safetensors")
-    assert (kept.about, kept.digest) == ("about", digest)
-    assert {name: kept.read(name).tolist() for name in kept.checkpoint.tensors} == {
+    stored = open_tensors(tmp_path / "kept.safetensors")
+    assert (stored.about, stored.digest) == ("about", digest)
+    assert {name: stored.read(name).tolist() for name in stored.checkpoint.tensors} == {
         name: value.tolist() for name, value in VALUES.items()
     }
     keep_json(tmp_path / "kept.json", CONTENT)
@@ -59,9 +59,9 @@ def test_no_bit_changes_what_is_read(tmp_path):
                 if file == text:
                     assert open_json(file) == CONTENT
                 else:
-                    kept = open_tensors(file)
-                    assert kept.about == "about"
-                    assert all(torch.equal(kept.read(n), v) for n, v in VALUES.items())
+                    stored = open_tensors(file)
+                    assert stored.about == "about"
+                    assert all(torch.equal(stored.read(n), v) for n, v in VALUES.items())
             except CheckpointError:
                 continue
 

@@ -109,11 +109,11 @@ def millimetres(content: bytes, ending: str) -> tuple[float, float]:
         dots = image.info["dpi"]
         return tuple(25.4 * n / d for n, d in zip(image.size, dots, strict=True))
     if ending == ".svg":
-        found = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', content)
+        match = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', content)
     else:
-        found = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", content)
-    assert found is not None
-    return tuple(float(value) / 72 * 25.4 for value in found.groups())
+        match = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", content)
+    assert match is not None
+    return tuple(float(value) / 72 * 25.4 for value in match.groups())
 
 
 @pytest.mark.parametrize("ending", [".pdf", ".svg", ".png"])

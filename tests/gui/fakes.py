@@ -75,7 +75,7 @@ class FakeWorker(QObject):
         for event in events:
             self.reported.emit(len(self.jobs) if job is None else job, event)
 
-    def asked(self, kind: type[_Job]) -> list[_Job]:
+    def jobs_of(self, kind: type[_Job]) -> list[_Job]:
         """The jobs of a kind, oldest first."""
         return [job for job in self.jobs.values() if isinstance(job, kind)]
 
@@ -285,7 +285,7 @@ def task_score(
     score: float,
     *,
     normalised: float | None = None,
-    own: bool = False,
+    on_own_task: bool = False,
     metric: str = "accuracy",
 ) -> TaskScore:
     """A score of four examples, the first so many of which are right."""
@@ -297,8 +297,8 @@ def task_score(
         score=score,
         n=4,
         standard_error=0.1,
-        normalised=1.0 if own else normalised,
-        own=own,
+        normalised=1.0 if on_own_task else normalised,
+        own=on_own_task,
         each_N=each_N,
     )
 

@@ -66,15 +66,15 @@ def test_names_and_tips_are_plain_text(loaded):
             assert not MARKUP.search(text), (widget, text)
 
 
-def nameless(shown: QAccessibleInterface) -> Iterator[str]:
+def nameless(interface: QAccessibleInterface) -> Iterator[str]:
     """What takes the focus or is a button, and has nothing that a screen reader could say."""
-    if shown.state().invisible:
+    if interface.state().invisible:
         return
-    stops = shown.state().focusable or shown.role() is QAccessible.Role.Button
-    if stops and not shown.text(QAccessible.Text.Name).strip():
-        yield f"{shown.object()} in {shown.parent().object()}"
-    for index in range(shown.childCount()):
-        yield from nameless(shown.child(index))
+    stops = interface.state().focusable or interface.role() is QAccessible.Role.Button
+    if stops and not interface.text(QAccessible.Text.Name).strip():
+        yield f"{interface.object()} in {interface.parent().object()}"
+    for index in range(interface.childCount()):
+        yield from nameless(interface.child(index))
 
 
 def test_all_that_a_screen_reader_comes_to_has_a_name(loaded):
@@ -166,18 +166,18 @@ def test_f11_or_a_double_click_shows_a_panel_alone_and_all_again(loaded, qtbot, 
 
 
 def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(loaded, qtbot):
-    left, line = loaded.workspace.left, loaded.fontMetrics().height()
+    column, line = loaded.workspace.left, loaded.fontMetrics().height()
     loaded.resize(100 * line, 60 * line)
-    assert not left.is_folded
+    assert not column.is_folded
     loaded.resize(80 * line, 60 * line)
-    qtbot.waitUntil(lambda: left.is_folded)
+    qtbot.waitUntil(lambda: column.is_folded)
     assert not loaded.actions_.inputs.isChecked()
-    left.rail.buttons[0].click()
-    assert not left.is_folded
+    column.rail.buttons[0].click()
+    assert not column.is_folded
     assert loaded.actions_.inputs.isChecked()
     loaded.resize(82 * line, 60 * line)
     qtbot.wait(20)  # it would fold a turn later
-    assert not left.is_folded, "as the person wants it"
+    assert not column.is_folded, "as the person wants it"
 
 
 def test_where_there_is_no_room_panels_take_turns(loaded):

@@ -40,9 +40,9 @@ def test_links_between_pages_lead_somewhere():
     for name in PAGES:
         for target in re.findall(r"\]\(([^)]+)\)", page(name)):
             if "://" not in target:
-                other, _, heading = target.partition("#")
-                assert (other.removesuffix(".md") or name) in PAGES, (name, target)
-                assert not heading or heading in headings(other.removesuffix(".md") or name)
+                linked_page, _, heading = target.partition("#")
+                assert (linked_page.removesuffix(".md") or name) in PAGES, (name, target)
+                assert not heading or heading in headings(linked_page.removesuffix(".md") or name)
 
 
 def headings(name: str) -> set[str]:
@@ -74,7 +74,9 @@ def test_every_term_that_the_window_points_to_is_in_the_glossary(loaded):
 def test_f1_explains_what_has_the_focus(loaded, qtbot):
     loaded.activateWindow()
     form = next(
-        each for each in loaded.findChildren(ParameterField) if each.field.name == "epsilon"
+        control
+        for control in loaded.findChildren(ParameterField)
+        if control.field.name == "epsilon"
     )
     form.control.setFocus()
     loaded.actions_.help.trigger()

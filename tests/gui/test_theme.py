@@ -72,7 +72,7 @@ DEFICIENCIES = {
         ]
     ),
 }
-both = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+both_themes = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 
 
 @pytest.fixture
@@ -92,13 +92,13 @@ WRITTEN = (
 )
 
 
-@both
+@both_themes
 @pytest.mark.parametrize(("ink", "ground"), WRITTEN)
 def test_text_is_readable(theme, ink, ground):
     assert contrast(getattr(theme, ink), getattr(theme, ground)) >= 4.5
 
 
-@both
+@both_themes
 @pytest.mark.parametrize("ground", ["canvas", "card", "sunk"])
 def test_marks_stand_out(theme, ground):
     marks = (theme.control, theme.axis, theme.merged, theme.base, *theme.expert_colours)
@@ -108,7 +108,7 @@ def test_marks_stand_out(theme, ground):
         assert contrast(ink, theme.card) >= 4.5, ink
 
 
-@both
+@both_themes
 def test_the_palette_writes_readably(theme):
     palette = palette_of(theme)
     role = QPalette.ColorRole
@@ -143,7 +143,7 @@ def oklab(rgb: np.ndarray) -> np.ndarray:
     return to_lab @ np.cbrt(lms @ np.clip(rgb, 0, 1))
 
 
-@both
+@both_themes
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
 def test_experts_are_told_apart(theme, deficiency):
     seen = [oklab(DEFICIENCIES[deficiency] @ linear(colour)) for colour in theme.expert_colours]
@@ -151,7 +151,7 @@ def test_experts_are_told_apart(theme, deficiency):
     assert closest >= 0.09
 
 
-@both
+@both_themes
 def test_colours_have_names(theme):
     count = len(theme.expert_colours)
     assert theme.colour("expert 2") == theme.colour(f"expert {count + 2}")

@@ -66,8 +66,8 @@ def spread(T: int, ratio: float, largest: float = 0.5) -> Array:
 
 
 def _with_norms(deltas: Array, norms: float | Array) -> Array:
-    own = np.linalg.norm(deltas, axis=(1, 2))
-    return deltas * (np.broadcast_to(norms, own.shape) / own)[:, None, None]
+    lengths = np.linalg.norm(deltas, axis=(1, 2))
+    return deltas * (np.broadcast_to(norms, lengths.shape) / lengths)[:, None, None]
 
 
 def ace_cases() -> list[AceCase]:
@@ -85,7 +85,9 @@ def ace_cases() -> list[AceCase]:
 
 
 def _ill_conditioned(shape: str, m: int, n: int, seed: int) -> list[AceCase]:
-    def both(name: str, make: Callable[[float | Array], Array], **options: float) -> list[AceCase]:
+    def case_pair(
+        name: str, make: Callable[[float | Array], Array], **options: float
+    ) -> list[AceCase]:
         return [
             AceCase(f"{name}-homogeneous-{shape}", make(4.0), double=True, tau=100.0, **options),
             AceCase(
@@ -99,18 +101,20 @@ def _ill_conditioned(shape: str, m: int, n: int, seed: int) -> list[AceCase]:
 
     cases = []
     for epsilon in (1e-5, 2e-4, 4e-2):
-        cases += both(
+        cases += case_pair(
             f"low-rank-e{epsilon:g}",
             lambda norms: low_rank_deltas(6, m, n, 2, norms, seed),
             epsilon=epsilon,
             k_frac=0.4,
         )
-        cases += both(
+        cases += case_pair(
             f"span-1e8-e{epsilon:g}",
             lambda norms: decaying_deltas(6, m, n, 1e8, norms, seed),
             epsilon=epsilon,
         )
-    cases += both("rank-one", lambda norms: low_rank_deltas(6, m, n, 1, norms, seed), k_frac=1.0)
+    cases += case_pair(
+        "rank-one", lambda norms: low_rank_deltas(6, m, n, 1, norms, seed), k_frac=1.0
+    )
     return cases
 
 

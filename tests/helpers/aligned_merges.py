@@ -35,12 +35,12 @@ def merged(
     file: Path, out: Path, options: Options | None = None, **keys: Any
 ) -> tuple[Mapping[str, Tensor], Distilled | None]:
     """The merged tensors, and what the alignment gave."""
-    found: Distilled | None = None
+    distilled: Distilled | None = None
     recipe = load_recipe(recipe_with(file, **keys))
     for event in merge_to_folder(recipe, out, options or Options(device="cpu")):
         if isinstance(event, MergeFinished):
-            found = event.distilled
-    return load_file(out / "model.safetensors"), found
+            distilled = event.distilled
+    return load_file(out / "model.safetensors"), distilled
 
 
 def different(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> set[str]:

@@ -36,8 +36,8 @@ def bert_family(folder: Path) -> Path:
     """Two classifiers of texts of different lengths, one of two and one of three labels."""
     save_bert(folder / "base", "MaskedLM")
     for seed, (name, labels) in enumerate({"two": 2, "three": 3}.items(), 1):
-        kept = {str(label): f"label-{label}" for label in range(labels)}
-        save_bert(folder / name, "SequenceClassification", seed=seed, id2label=kept)
+        label_names = {str(label): f"label-{label}" for label in range(labels)}
+        save_bert(folder / name, "SequenceClassification", seed=seed, id2label=label_names)
     return written(folder, ("two", "three"), "text,label", lambda text: f"{text},label-0")
 
 
@@ -110,13 +110,13 @@ def one_by_one(folder: Path, name: str, kind: Any) -> tuple[Any, list[Any]]:
 
 def hooked_grams(model: Any, inputs: list[Any]) -> dict[str, tuple[Tensor, Tensor, int]]:
     """Σ x xᵀ, Σ x (float64) and the number of inputs of every Linear and Conv1D, by hooks."""
-    found: dict[str, tuple[Tensor, Tensor, int]] = {}
+    sums: dict[str, tuple[Tensor, Tensor, int]] = {}
 
     def add(name: str) -> Callable[..., None]:
-        def hook(_module: Any, given: Any) -> None:
-            rows = given[0].detach().double().reshape(-1, given[0].shape[-1])
-            gram, total, count = found.get(name, (0.0, 0.0, 0))
-            found[name] = gram + rows.T @ rows, total + rows.sum(dim=0), count + len(rows)
+        def hook(_module: Any, arguments: Any) -> None:
+            rows = arguments[0].detach().double().reshape(-1, arguments[0].shape[-1])
+            gram, total, count = sums.get(name, (0.0, 0.0, 0))
+            sums[name] = gram + rows.T @ rows, total + rows.sum(dim=0), count + len(rows)
 
         return hook
 
@@ -130,4 +130,4 @@ def hooked_grams(model: Any, inputs: list[Any]) -> dict[str, tuple[Tensor, Tenso
             model(**input_)
     for handle in handles:
         handle.remove()
-    return found
+    return sums

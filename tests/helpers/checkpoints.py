@@ -103,8 +103,8 @@ def small_tensors(count: int = 6) -> dict[str, Tensor]:
 
 def stamps(*paths: Path) -> tuple[FileStamp, ...]:
     """The files as they are now."""
-    found = []
+    file_stamps = []
     for path in paths:
         with open_regular(path) as (_, stamp):
-            found.append(stamp)
-    return tuple(found)
+            file_stamps.append(stamp)
+    return tuple(file_stamps)

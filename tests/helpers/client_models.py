@@ -63,9 +63,9 @@ def linear_weights(client: Client, folder: Path) -> Iterator[tuple[str, str, boo
                 yield part, f"{name}.weight" if name else "weight", False
             elif isinstance(inner, nn.MultiheadAttention):
                 yield part, f"{name}.in_proj_weight", False
-            for own, parameter in inner.named_parameters(name, recurse=False):
-                if own in {"visual.proj", "text_projection"} and parameter.dim() == 2:
-                    yield part, own, True
+            for local_name, parameter in inner.named_parameters(name, recurse=False):
+                if local_name in {"visual.proj", "text_projection"} and parameter.dim() == 2:
+                    yield part, local_name, True
 
 
 def _copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -121,8 +121,8 @@ def open_clip_client() -> Client:
         assert isinstance(model, nn.Module)
         folder.mkdir(parents=True, exist_ok=True)
         save_file(_copied(model.state_dict()), folder / "open_clip_model.safetensors")
-        whole = {"model_cfg": config, "preprocess_cfg": {}}
-        (folder / "open_clip_config.json").write_text(json.dumps(whole))
+        document = {"model_cfg": config, "preprocess_cfg": {}}
+        (folder / "open_clip_config.json").write_text(json.dumps(document))
 
     def call(model: object) -> Tensor:
         image, text, _ = model(images, tokens)
@@ -304,7 +304,7 @@ def adapters_of_peft(folder: Path, experts: int = 2) -> tuple[Path, list[Path], 
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder / "base")
     adapters = []
-    whole = []
+    merged_folders = []
     for number in range(experts):
         model = transformers.LlamaForCausalLM.from_pretrained(folder / "base")
         lora = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "down_proj"])
@@ -316,10 +316,10 @@ def adapters_of_peft(folder: Path, experts: int = 2) -> tuple[Path, list[Path], 
                 parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
         adapters.append(folder / f"adapter-{number}")
         tuned.save_pretrained(adapters[-1])
-        whole.append(folder / f"whole-{number}")
-        tuned.merge_and_unload().save_pretrained(whole[-1])
+        merged_folders.append(folder / f"whole-{number}")
+        tuned.merge_and_unload().save_pretrained(merged_folders[-1])
     assert json.loads((adapters[0] / "adapter_config.json").read_text())["r"] == 4
-    return folder / "base", adapters, whole
+    return folder / "base", adapters, merged_folders
 
 
 def lora_of_diffusers(folder: Path, **settings: Any) -> tuple[Path, Path, Path]:
@@ -331,19 +331,19 @@ def lora_of_diffusers(folder: Path, **settings: Any) -> tuple[Path, Path, Path]:
     client = pipeline_client()
     client.save(client.make(), folder / "base")
     pipe = StableDiffusionPipeline.from_pretrained(folder / "base")
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, targets in (("unet", settings.pop("targets")), ("text_encoder", ["q_proj", "fc1"])):
         config = peft.LoraConfig(init_lora_weights=False, target_modules=targets, **settings)
         part = getattr(pipe, name)
         part.add_adapter(config)
-        given[f"{name}_lora_layers"] = peft.get_peft_model_state_dict(part)
-        given[f"{name}_lora_adapter_metadata"] = part.peft_config["default"].to_dict()
-    StableDiffusionPipeline.save_lora_weights(folder / "lora", **given)
-    whole = StableDiffusionPipeline.from_pretrained(folder / "base")
-    whole.load_lora_weights(folder / "lora")
-    whole.fuse_lora(components=["unet", "text_encoder"])
-    whole.unload_lora_weights()
-    whole.save_pretrained(folder / "whole")
+        options[f"{name}_lora_layers"] = peft.get_peft_model_state_dict(part)
+        options[f"{name}_lora_adapter_metadata"] = part.peft_config["default"].to_dict()
+    StableDiffusionPipeline.save_lora_weights(folder / "lora", **options)
+    pipeline = StableDiffusionPipeline.from_pretrained(folder / "base")
+    pipeline.load_lora_weights(folder / "lora")
+    pipeline.fuse_lora(components=["unet", "text_encoder"])
+    pipeline.unload_lora_weights()
+    pipeline.save_pretrained(folder / "whole")
     return folder / "base", folder / "lora", folder / "whole"
 
 

@@ -34,12 +34,12 @@ DOOMED = "transformer.h.1.mlp.c_fc.weight"
 
 def doom(name: str) -> None:
     """In a worker: from now on, be killed over a tensor."""
-    whole = worker.merge_unit
+    original = worker.merge_unit
 
-    def merge_or_die(unit, *given):
+    def merge_or_die(unit, *arguments):
         if any(row.name == name for row in unit):
             os.kill(os.getpid(), signal.SIGKILL)
-        return whole(unit, *given)
+        return original(unit, *arguments)
 
     worker.merge_unit = merge_or_die
 
@@ -82,40 +82,40 @@ def main() -> None:
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
     recipe = recipe_of(gpt2_family(folder / "family"))
-    found = {"alone": merged(recipe, folder / "alone", None)}
-    found["cancelled"] = cancelled(recipe, folder / "cancelled")
+    report = {"alone": merged(recipe, folder / "alone", None)}
+    report["cancelled"] = cancelled(recipe, folder / "cancelled")
     with workers_at("local:2", "cpu", 1) as workers:
         assert workers is not None
-        found["well"] = merged(recipe, folder / "well", workers)
+        report["well"] = merged(recipe, folder / "well", workers)
 
         workers.longest_seconds = 3.0
-        found["stopped"] = merged(recipe, folder / "stopped", workers, after_first=stop_workers)
+        report["stopped"] = merged(recipe, folder / "stopped", workers, after_first=stop_workers)
         workers.longest_seconds = 600.0
 
         list(workers.map_unordered(starve, [(), ()], ["", ""]))
         before = workers.lost
-        found["two without memory"] = merged(recipe, folder / "two", workers)
-        found["lost for want of memory"] = workers.lost - before
+        report["two without memory"] = merged(recipe, folder / "two", workers)
+        report["lost for want of memory"] = workers.lost - before
 
         workers.close()
         workers.broadcast("run", doom, (DOOMED,))
-        found["killed"] = merged(recipe, folder / "killed", workers)
+        report["killed"] = merged(recipe, folder / "killed", workers)
         workers.close()
         workers.broadcast("run", time.time, ())
-        found["killed, resumed"] = merged(recipe, folder / "killed", workers, resume=True)
+        report["killed, resumed"] = merged(recipe, folder / "killed", workers, resume=True)
 
         workers.close()
         workers._broadcasts.clear()
         workers.broadcast("run", starve, ())  # before they open the models
-        found["all without memory"] = merged(recipe, folder / "starved", workers)
+        report["all without memory"] = merged(recipe, folder / "starved", workers)
         workers.close()
         workers._broadcasts.clear()
-        found["all without memory, resumed"] = merged(
+        report["all without memory, resumed"] = merged(
             recipe, folder / "starved", workers, resume=True
         )
     _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=20)
-    found["left"] = [each.name() for each in alive]
-    sys.stdout.write(json.dumps(found) + "\n")
+    report["left"] = [process.name() for process in alive]
+    sys.stdout.write(json.dumps(report) + "\n")
 
 
 def cancelled(recipe: Recipe, store: Path) -> float:

@@ -14,7 +14,7 @@ def linear(colour: str) -> np.ndarray:
     return np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, second: str) -> float:
     """WCAG 2.2 contrast ratio."""
-    luminances = sorted(float(linear(c) @ [0.2126, 0.7152, 0.0722]) for c in (one, other))
+    luminances = sorted(float(linear(c) @ [0.2126, 0.7152, 0.0722]) for c in (first, second))
     return (luminances[1] + 0.05) / (luminances[0] + 0.05)

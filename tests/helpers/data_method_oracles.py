@@ -37,29 +37,31 @@ def fisher(deltas: Array, floor: float, weights: Array | None = None) -> Array:
 
 def ubgm(deltas: Array, prior: float, weights: Array | None = None) -> Array:
     counts = np.ones(len(deltas)) if weights is None else weights
-    found = np.array([information_of(delta) for delta in deltas])
-    below = prior + np.tensordot(counts, found, 1)
-    above = [w * (prior + own) * d for w, own, d in zip(counts, found, deltas, strict=True)]
+    information = np.array([information_of(delta) for delta in deltas])
+    below = prior + np.tensordot(counts, information, 1)
+    above = [
+        w * (prior + values) * d for w, values, d in zip(counts, information, deltas, strict=True)
+    ]
     return np.asarray(sum(above) / below)
 
 
 def scaled_polar(matrix: Array) -> Array:
     u, s, vh = np.linalg.svd(matrix, full_matrices=False)
-    kept = s > 1e-6 * s[0]
-    return np.asarray(np.mean(s[kept]) * u[:, kept] @ vh[kept])
+    directions = s > 1e-6 * s[0]
+    return np.asarray(np.mean(s[directions]) * u[:, directions] @ vh[directions])
 
 
 def esm(
     deltas: Array, power: float = 2.0, eigenvalue_power: float = 0.15, beta: float = 1.0
 ) -> Array:
-    kept = [delta for delta in deltas if delta.any()]
-    if not kept:
+    changes = [delta for delta in deltas if delta.any()]
+    if not changes:
         return np.zeros_like(deltas[0])
-    count = max(1, len(kept[0]) // len(kept))
+    count = max(1, len(changes[0]) // len(changes))
     bases = []
     coordinates = []
     sizes = []
-    for delta in kept:
+    for delta in changes:
         roots = np.linalg.cholesky(gram_of(delta))  # X with XᵀX = G; the shift is X ΔWᵀ
         _, s, vh = np.linalg.svd(roots.T @ delta.T)
         values = s[:count] ** 2
@@ -67,13 +69,14 @@ def esm(
         clear = values > 1e-6 * values[0]
         values = values[clear]
         basis = basis[:, clear]
-        own = basis.T @ delta
-        sizes.append(np.linalg.norm(own))
+        projection = basis.T @ delta
+        sizes.append(np.linalg.norm(projection))
         share = (values / values.mean()) ** eigenvalue_power
         bases.append(basis * share)
-        coordinates.append(own * share[:, None])
+        coordinates.append(projection * share[:, None])
     scaled = [
-        own * (size / np.mean(sizes)) ** power for own, size in zip(coordinates, sizes, strict=True)
+        part * (size / np.mean(sizes)) ** power
+        for part, size in zip(coordinates, sizes, strict=True)
     ]
     rows = np.concatenate(scaled)
     norms = np.linalg.norm(rows, axis=0)
@@ -86,6 +89,6 @@ def leading(deltas: Array, ratio: float) -> Array:
     total = np.zeros_like(deltas[0])
     for delta in deltas:
         u, s, vt = np.linalg.svd(delta, full_matrices=False)
-        kept = int(np.ceil(ratio * len(s) - 1e-9))
-        total = total + 0.3 * (u[:, :kept] * s[:kept]) @ vt[:kept]
+        count = int(np.ceil(ratio * len(s) - 1e-9))
+        total = total + 0.3 * (u[:, :count] * s[:count]) @ vt[:count]
     return total

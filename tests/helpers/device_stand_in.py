@@ -85,8 +85,8 @@ class DeviceTensor(torch.Tensor):
     ) -> Any:
         kwargs = kwargs or {}
         if func in _GUARDED:
-            own = next(leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, cls))
-            return own.stand_in.guarded(func, args, kwargs)
+            tensor = next(leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, cls))
+            return tensor.stand_in.guarded(func, args, kwargs)
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
 
@@ -94,8 +94,8 @@ class DeviceTensor(torch.Tensor):
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        own = next(leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, cls))
-        return own.stand_in.dispatch(func, args, kwargs or {})
+        tensor = next(leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, cls))
+        return tensor.stand_in.dispatch(func, args, kwargs or {})
 
 
 class DeviceStandIn:
@@ -129,8 +129,14 @@ class DeviceStandIn:
     def forget(self) -> None:
         """Begin to count anew."""
         with self._lock:
-            for each in (self.waits, self.uploads, self.unpinned, self.downloads, self.operations):
-                each.clear()
+            for record in (
+                self.waits,
+                self.uploads,
+                self.unpinned,
+                self.downloads,
+                self.operations,
+            ):
+                record.clear()
             self.peak = self.allocated
 
     @contextmanager
@@ -182,18 +188,18 @@ class DeviceStandIn:
             if not _by_mask(args[1]) and not _is_list(args[1]):
                 index.copy_(args[2])
                 return None
-        found = func(*_inner(args), **_inner(kwargs))
-        return self.hold(found) if isinstance(found, torch.Tensor) else found
+        output = func(*_inner(args), **_inner(kwargs))
+        return self.hold(output) if isinstance(output, torch.Tensor) else output
 
     def _computed(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, on_gpu: bool
     ) -> Any:
         with _disable_current_modes():
-            found = func(*_inner(args), **_inner(kwargs))
+            output = func(*_inner(args), **_inner(kwargs))
         changed = _changed_argument(func, args, kwargs)
         if changed is not None:
             return changed
-        return tree_map_only(torch.Tensor, self.hold, found) if on_gpu else found
+        return tree_map_only(torch.Tensor, self.hold, output) if on_gpu else output
 
     def _copied(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Between devices, or from one dtype to another: here it is known what goes where."""
@@ -208,8 +214,8 @@ class DeviceStandIn:
         later = kwargs.get("non_blocking") or (len(args) > 2 and args[2])
         self._count_transfer(source, where, target, later=bool(later))
         kwargs = {key: value for key, value in kwargs.items() if key not in {"device"}}
-        found = self._computed(func, args, kwargs, on_gpu=where.type == "cuda")
-        return found if target is None else target
+        output = self._computed(func, args, kwargs, on_gpu=where.type == "cuda")
+        return output if target is None else target
 
     def _count_transfer(
         self, source: torch.Tensor, where: torch.device, target: Any, *, later: bool
@@ -336,14 +342,14 @@ class _Mode(TorchDispatchMode):
         if ours:
             return self._stand_in.dispatch(func, args, kwargs)
         if kwargs.get("pin_memory"):
-            found = func(*args, **{**kwargs, "pin_memory": False})
-            return self._stand_in.pinned(found)
+            output = func(*args, **{**kwargs, "pin_memory": False})
+            return self._stand_in.pinned(output)
         device = kwargs.get("device")
         if device is not None and torch.device(device).type == "cuda":
             if func.overloadpacket.__name__ == "_to_copy":
                 return self._stand_in.dispatch(func, args, kwargs)
-            found = func(*args, **{**kwargs, "device": CPU})
-            return tree_map_only(torch.Tensor, self._stand_in.hold, found)
+            output = func(*args, **{**kwargs, "device": CPU})
+            return tree_map_only(torch.Tensor, self._stand_in.hold, output)
         return func(*args, **kwargs)
 
 
@@ -359,7 +365,7 @@ def _by_mask(indices: Any) -> bool:
 
 
 def _is_list(indices: Any) -> bool:
-    return any(isinstance(each, list | torch.Tensor) for each in [indices])
+    return any(isinstance(index, list | torch.Tensor) for index in [indices])
 
 
 def _changed_argument(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

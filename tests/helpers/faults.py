@@ -37,7 +37,7 @@ class FailingDisk:
         self._lasting = lasting
         self._lock = threading.Lock()
 
-    def asked(self) -> None:
+    def request(self) -> None:
         """One more thing is asked; raises OSError if it is to fail."""
         with self._lock:
             self.count += 1
@@ -61,7 +61,7 @@ class _File(io.FileIO):
     disk: FailingDisk
 
     def write(self, data: Any) -> int:
-        self.disk.asked()
+        self.disk.request()
         return super().write(data) or 0
 
 
@@ -89,17 +89,17 @@ def failing(disk: FailingDisk) -> Iterator[FailingDisk]:
 def _asking(call: Callable[..., Any], disk: FailingDisk) -> Callable[..., Any]:
     def asking(index: Any, *arguments: Any, **options: Any) -> Any:
         if disk.holds(index):
-            disk.asked()
+            disk.request()
         return call(index, *arguments, **options)
 
     return asking
 
 
-def _opening(usual: Callable[..., Any], disk: FailingDisk) -> Callable[..., Any]:
+def _opening(original: Callable[..., Any], disk: FailingDisk) -> Callable[..., Any]:
     def opening(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         if set(mode) <= set("rbt") or not disk.holds(file):
-            return usual(file, mode, *arguments, **options)
-        disk.asked()  # a new file needs room for its name
+            return original(file, mode, *arguments, **options)
+        disk.request()  # a new file needs room for its name
         raw = _File(file, mode.replace("b", "").replace("t", ""))
         raw.disk = disk
         buffered = io.BufferedWriter(raw)

@@ -42,10 +42,10 @@ def gguf_of(model: PreTrainedModel, path: Path, dtype: torch.dtype = torch.float
     heads = config.num_attention_heads
     fewer = config.num_key_value_heads
     tensors = {}
-    for own, tensor in model.state_dict().items():
-        if own == "lm_head.weight" and config.tie_word_embeddings:
+    for tensor_name, tensor in model.state_dict().items():
+        if tensor_name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        name = gguf_name(own, gemma=gemma)
+        name = gguf_name(tensor_name, gemma=gemma)
         value = tensor
         if architecture == "llama" and ("attn_q." in name or "attn_k." in name):
             count = heads if "attn_q." in name else fewer

@@ -143,11 +143,12 @@ def expert_merging(
         state = merged(values)
         losses = []
         for task, (logits, states) in zip(compared, expected, strict=True):
-            q, found = task(state)
+            q, layer_states = task(state)
             p = torch.softmax(logits, dim=1)
             divergence = (p * (p.log() - torch.log_softmax(q, dim=1))).sum(dim=1).mean()
             distances = [
-                torch.mean((one - other) ** 2) for one, other in zip(found, states, strict=True)
+                torch.mean((merged_state - expert_state) ** 2)
+                for merged_state, expert_state in zip(layer_states, states, strict=True)
             ]
             losses.append(divergence + hidden * torch.stack(distances).mean())
         pulls = [(torch.sigmoid(a) - torch.sigmoid(logit)).abs().sum() for a in values.values()]
@@ -175,24 +176,26 @@ def prodistill(
         name: torch.full((len(experts), *tensor.shape), scaling, dtype=torch.float64)
         for name, tensor in base.items()
     }
-    expected = [task(own) for task, own in zip(passed, experts, strict=True)]
+    expected = [task(expert) for task, expert in zip(passed, experts, strict=True)]
 
-    def merged(found: State) -> State:
+    def merged(coefficients: State) -> State:
         state = {}
         for name in base:
             state[name] = base[name]
             for t, expert in enumerate(experts):
-                state[name] = state[name] + found[name][t] * (expert[name] - base[name])
+                state[name] = state[name] + coefficients[name][t] * (expert[name] - base[name])
         return state
 
     for block, names in enumerate(blocks):
 
-        def loss(leaves: State, _step: int, block: int = block, known: State = values) -> Tensor:
-            state = merged({**known, **leaves})
+        def loss(
+            leaves: State, _step: int, block: int = block, coefficients: State = values
+        ) -> Tensor:
+            state = merged({**coefficients, **leaves})
             terms = []
-            for task, own in zip(passed, expected, strict=True):
-                for one, other in zip(task(state)[block], own[block], strict=True):
-                    terms.append(((one - other.detach()) ** 2).sum())
+            for task, targets in zip(passed, expected, strict=True):
+                for output, target in zip(task(state)[block], targets[block], strict=True):
+                    terms.append(((output - target.detach()) ** 2).sum())
             return torch.stack(terms).sum()
 
         start = {name: values[name] for name in names}
@@ -234,8 +237,8 @@ def adarank(
                 if name in parts:
                     u, s, vh = parts[name][t]
                     soft = torch.sigmoid(values[f"{name}/logits"][t] / temperature)
-                    kept = soft + ((soft > 0.5).double() - soft).detach()
-                    change = u @ torch.diag(kept * s) @ vh
+                    mask = soft + ((soft > 0.5).double() - soft).detach()
+                    change = u @ torch.diag(mask * s) @ vh
                 total = total + values[f"{name}/lambda"][t] * change
             state[name] = total
         return state
@@ -301,10 +304,10 @@ def localized(
     S ← S − rate · ∂ℓ/∂S − pull · ∂Σσ(S)/∂S, so that ``pull`` is λ times the rate.
     """
     change = {name: expert[name] - base[name] for name in base}
-    sizes = torch.cat([each.abs().reshape(-1) for each in change.values()]).sort().values
+    sizes = torch.cat([tensor.abs().reshape(-1) for tensor in change.values()]).sort().values
     threshold = sizes[-max(1, int(density * len(sizes)))]
-    scores = {name: torch.where(each.abs() >= threshold, 5.0, -5.0).double()
-              for name, each in change.items()}  # fmt: skip
+    scores = {name: torch.where(tensor.abs() >= threshold, 5.0, -5.0).double()
+              for name, tensor in change.items()}  # fmt: skip
     for _ in range(steps):
         leaves = {name: score.clone().requires_grad_() for name, score in scores.items()}
         state = {name: base[name] + torch.sigmoid(leaves[name]) * change[name] for name in base}
@@ -328,13 +331,13 @@ def stitched(base: State, experts: Sequence[State], masks: Sequence[State]) -> S
 
 
 def surgery(
-    given: Tensor, wanted: Tensor, down: Tensor, up: Tensor, steps: int, rate: float
+    inputs: Tensor, targets: Tensor, down: Tensor, up: Tensor, steps: int, rate: float
 ) -> Learned:
     """Adam on mean |h − Up max(0, Down h) − h_t| over examples and features."""
 
     def loss(values: State, _step: int) -> Tensor:
-        corrected = [h - values["up"] @ torch.relu(values["down"] @ h) for h in given]
-        return (torch.stack(corrected) - wanted).abs().mean()
+        corrected = [h - values["up"] @ torch.relu(values["down"] @ h) for h in inputs]
+        return (torch.stack(corrected) - targets).abs().mean()
 
     return adam({"down": down, "up": up}, loss, steps, rate)
 
@@ -362,13 +365,13 @@ class RoutedBlock:
 
     def __call__(self, hidden: Tensor) -> Tensor:
         router = self.router
-        given = [
+        logits = [
             router["out"] @ torch.relu(router["hidden"] @ token + router["hidden_bias"])
             + router["out_bias"]
             for tokens in hidden
             for token in tokens
         ]
-        weights = torch.stack(given).mean(dim=0)
+        weights = torch.stack(logits).mean(dim=0)
         w_1, b_1, w_2, b_2 = (
             self.base[name] + sum(w * c[name] for w, c in zip(weights, self.changes, strict=True))
             for name in MLP
@@ -390,8 +393,8 @@ def wemoe(
         for name, blocks in routed.items():
             for block in blocks:
                 block.router = {
-                    each: values[f"{name}/{each}"]
-                    for each in ("hidden", "hidden_bias", "out", "out_bias")
+                    part: values[f"{name}/{part}"]
+                    for part in ("hidden", "hidden_bias", "out", "out_bias")
                 }
         return torch.stack([entropy(task()) for task in tasks]).sum()
 
@@ -402,14 +405,14 @@ def logistic_regression(features: Tensor, owners: Tensor, penalty: float, rounds
     """Newton's steps on the mean cross-entropy + penalty ‖A‖² of standardised features."""
     centre = features.mean(dim=0)
     scale = features.std(dim=0)
-    given = (features - centre) / scale
+    standardised = (features - centre) / scale
     classes = int(owners.max()) + 1
-    width = given.shape[1]
+    width = standardised.shape[1]
     flat = torch.zeros(classes * (width + 1), dtype=torch.float64)
 
     def loss(values: Tensor) -> Tensor:
         matrix = values.reshape(classes, width + 1)
-        logits = given @ matrix[:, :-1].T + matrix[:, -1]
+        logits = standardised @ matrix[:, :-1].T + matrix[:, -1]
         fit = torch.nn.functional.cross_entropy(logits, owners)
         return fit + penalty * (matrix[:, :-1] ** 2).sum()
 
@@ -422,8 +425,8 @@ def logistic_regression(features: Tensor, owners: Tensor, penalty: float, rounds
 
 
 def router_shares(router: State, features: Tensor) -> Tensor:
-    given = (features - router["centre"]) / router["scale"]
-    return torch.softmax(given @ router["weight"].T + router["bias"], dim=1)
+    standardised = (features - router["centre"]) / router["scale"]
+    return torch.softmax(standardised @ router["weight"].T + router["bias"], dim=1)
 
 
 def compressed(change: Tensor, rank: int) -> Tensor:
@@ -444,38 +447,39 @@ def twin_differences(
     }
     differences = []
     for expert in experts:
-        own = {}
+        difference = {}
         for name in base:
-            own[name] = compressed(expert[name] - shared[name], rank)
-        differences.append(own)
+            difference[name] = compressed(expert[name] - shared[name], rank)
+        differences.append(difference)
     return shared, differences
 
 
 def free(changes: Sequence[Tensor], cutoff: float, density: float) -> tuple[Tensor, list[Tensor]]:
     """Σ λ_t G_t, λ_t = E|G_t| / Σ E|G|, and μ_t M(v_t, d), the largest d of each row."""
     filtered = [torch.from_numpy(high_pass(change.numpy(), cutoff)) for change in changes]
-    sizes = torch.stack([each.abs().mean() for each in filtered])
-    shared = sum(size / sizes.sum() * each for size, each in zip(sizes, filtered, strict=True))
+    sizes = torch.stack([change.abs().mean() for change in filtered])
+    shared = sum(size / sizes.sum() * change for size, change in zip(sizes, filtered, strict=True))
     experts = []
     for change, size in zip(changes, sizes, strict=True):
         count = max(1, int(density * change.shape[1]))
-        kept = torch.zeros_like(change)
-        for row, source in zip(kept, change, strict=True):
+        sparse = torch.zeros_like(change)
+        for row, source in zip(sparse, change, strict=True):
             largest = source.abs().argsort(descending=True)[:count]
             row[largest] = source[largest]
-        mean = kept.abs().sum() / (count * len(change))
+        mean = sparse.abs().sum() / (count * len(change))
         factor = -mean * torch.log10(torch.tensor(density, dtype=torch.float64)) / size
-        experts.append(factor * kept)
+        experts.append(factor * sparse)
     return shared, experts
 
 
 def of_one_length(inputs: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
     """Inputs of a batch, those of one length together, as nothing is padded."""
-    found: dict[Any, list[Mapping[str, Tensor]]] = {}
+    groups: dict[Any, list[Mapping[str, Tensor]]] = {}
     for input_ in inputs:
-        found.setdefault(input_["input_ids"].shape, []).append(input_)
+        groups.setdefault(input_["input_ids"].shape, []).append(input_)
     return [
-        {name: torch.cat([each[name] for each in own]) for name in own[0]} for own in found.values()
+        {name: torch.cat([member[name] for member in group]) for name in group[0]}
+        for group in groups.values()
     ]
 
 

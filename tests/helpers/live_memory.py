@@ -28,11 +28,11 @@ class LiveMemory(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(found):
+        outputs = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(outputs):
             if isinstance(leaf, torch.Tensor) and not leaf.is_meta:
                 self._count(leaf.untyped_storage())
-        return found
+        return outputs
 
     def _count(self, storage: torch.UntypedStorage) -> None:
         key = storage._cdata

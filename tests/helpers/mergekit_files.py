@@ -12,9 +12,9 @@ from torch import Tensor
 BLOCKS: Final = 3
 
 
-def entries(**own: dict[str, Any]) -> list[dict[str, Any]]:
+def entries(**models: dict[str, Any]) -> list[dict[str, Any]]:
     """Models with parameters of their own."""
-    return [{"model": name, "parameters": values} for name, values in own.items()]
+    return [{"model": name, "parameters": values} for name, values in models.items()]
 
 
 def alone(method: str, models: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -29,8 +29,8 @@ def over_base(method: str, models: list[dict[str, Any]], **more: Any) -> dict[st
 
 def layers(model: str, first: int, last: int, **parameters: Any) -> dict[str, Any]:
     """A source of a slice."""
-    own = {"parameters": parameters} if parameters else {}
-    return {"model": model, "layer_range": [first, last], **own}
+    settings = {"parameters": parameters} if parameters else {}
+    return {"model": model, "layer_range": [first, last], **settings}
 
 
 def sliced(method: str, *slices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def merged_folder(recipe: Recipe, out: Path) -> Path:
 
 def files(folder: Path) -> dict[str, bytes]:
     """What every file in a folder holds, by its path in it."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 Array = NDArray[np.float64]
@@ -63,12 +63,12 @@ def row_named(prepared: Prepared, ending: str) -> PlanRow:
 def deltas_of(prepared: Prepared, row: PlanRow) -> dict[str, Array]:
     """ΔW_t by expert, exactly as float32 arithmetic on the files gives it, outputs × inputs."""
     base = tensor(prepared.base.checkpoint.path, row.name)
-    found = {}
+    deltas = {}
     for t in row.experts:
         expert = prepared.experts[t]
         delta = tensor(expert.checkpoint.path, expert.own_names[row.name]) - base
-        found[expert.name] = (delta.T if row.transposed else delta).astype(np.float64)
-    return found
+        deltas[expert.name] = (delta.T if row.transposed else delta).astype(np.float64)
+    return deltas
 
 
 def tensor(folder: Path, name: str) -> NDArray[np.float32]:

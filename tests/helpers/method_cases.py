@@ -50,15 +50,15 @@ def matrix_cases() -> dict[str, Array]:
 def tensor_cases() -> dict[str, Array]:
     """The matrices, and tensors of other shapes, with equal magnitudes among them."""
     rng = np.random.default_rng(10)
-    others = {
+    cases = {
         "scalar": rng.standard_normal(3),
         "vector": rng.standard_normal((4, 17)),
         "convolution": rng.standard_normal((3, 4, 3, 2, 2)),
         "equal-magnitudes": np.round(rng.standard_normal((4, 9, 11)) * 2) / 2,
         "single-entry": rng.standard_normal((3, 1)),
     }
-    others = {name: deltas.astype(np.float32).astype(np.float64) for name, deltas in others.items()}
-    return matrix_cases() | others
+    cases = {name: deltas.astype(np.float32).astype(np.float64) for name, deltas in cases.items()}
+    return matrix_cases() | cases
 
 
 def random_key(T: int, seed: int = 0, tensor: str = "layer.weight") -> RandomKey:
@@ -86,8 +86,8 @@ def gram_of(delta: Array) -> Array:
     delta = np.where(np.isfinite(delta), delta, 0)
     inputs = delta.shape[-1]
     energy = float((delta**2).sum())
-    own = delta.T @ delta * (inputs / energy) if energy else np.zeros((inputs, inputs))
-    return np.asarray(own + 0.5 * np.eye(inputs), np.float32).astype(np.float64)
+    gram = delta.T @ delta * (inputs / energy) if energy else np.zeros((inputs, inputs))
+    return np.asarray(gram + 0.5 * np.eye(inputs), np.float32).astype(np.float64)
 
 
 def information_of(delta: Array) -> Array:
@@ -101,8 +101,10 @@ def measured_with(need: Need | None, deltas: Sequence[torch.Tensor]) -> Measured
         return None
     ones = (1.0,) * len(deltas)
     if need is Need.GRADIENTS:
-        each = [torch.from_numpy(information_of(delta.double().numpy())) for delta in deltas]
-        return Measured(by_expert=[one.float() for one in each], norms=ones, means=ones)
+        information = [torch.from_numpy(information_of(delta.double().numpy())) for delta in deltas]
+        return Measured(
+            by_expert=[values.float() for values in information], norms=ones, means=ones
+        )
     grams = [torch.from_numpy(gram_of(delta.double().numpy())).float() for delta in deltas]
     centres = [torch.full((delta.shape[-1],), 0.1) for delta in deltas]
     return Measured(by_expert=grams, centres=centres, norms=ones, means=ones)
@@ -115,30 +117,32 @@ def surveyed_model(
     experts = len(tensors[0])
     if not method.needs_model(parameters, experts):
         return None
-    known = SurveyContext.of_model(parameters, experts)
+    survey_context = SurveyContext.of_model(parameters, experts)
     for declared in method.surveys_over(Range.MODEL, parameters):
-        survey = declared.due(known)
+        survey = declared.due(survey_context)
         if survey is not None:
-            known = declared.context_with(known, findings_of_tensors(survey, tensors))
-    return known.findings
+            survey_context = declared.context_with(
+                survey_context, findings_of_tensors(survey, tensors)
+            )
+    return survey_context.findings
 
 
 def context(
     method: MergeMethod[Any], deltas: Sequence[torch.Tensor], parameters: Any = None
 ) -> dict[str, Any]:
     """The usual place, and a survey of these task vectors, for methods that need them."""
-    found: dict[str, Any] = {"random_key": random_key(len(deltas))} if method.seeded else {}
+    arguments: dict[str, Any] = {"random_key": random_key(len(deltas))} if method.seeded else {}
     if len(deltas):
-        found["base"] = torch.tensor(base_of(deltas[0].shape), dtype=torch.float32)
-    given = checked_parameters(method, {}) if parameters is None else parameters
+        arguments["base"] = torch.tensor(base_of(deltas[0].shape), dtype=torch.float32)
+    checked = checked_parameters(method, {}) if parameters is None else parameters
     if len(deltas):
-        found["findings"] = surveyed_model(method, given, [deltas])
-    need = method.need(given)
+        arguments["findings"] = surveyed_model(method, checked, [deltas])
+    need = method.need(checked)
     if method.learning is not None:
-        found["measured"] = begun(method, deltas, given, found.get("findings"))
+        arguments["measured"] = begun(method, deltas, checked, arguments.get("findings"))
     elif need is not None:
-        found["measured"] = measured_with(need, deltas)
-    return found
+        arguments["measured"] = measured_with(need, deltas)
+    return arguments
 
 
 def begun(
@@ -154,13 +158,17 @@ def begun(
         values |= learning.shared(parameters, len(deltas))
     if learning.per_expert:
         reported = [
-            {n: (each[t],) for n, each in (findings or {}).items()} for t in range(len(deltas))
+            {n: (values[t],) for n, values in (findings or {}).items()} for t in range(len(deltas))
         ]
-        own = [
-            learning.start([delta], parameters, one)
-            for delta, one in zip(deltas, reported, strict=True)
+        starts = [
+            learning.start([delta], parameters, report)
+            for delta, report in zip(deltas, reported, strict=True)
         ]
-        values |= {name: torch.cat([each[name] for each in own]) for name in own[0]} if own else {}
+        values |= (
+            {name: torch.cat([start[name] for start in starts]) for name in starts[0]}
+            if starts
+            else {}
+        )
     elif len(deltas):
         values |= learning.start(deltas, parameters, findings)
     settled = {name: learning.stored_form(value) for name, value in values.items()}
@@ -173,9 +181,9 @@ def run(
     """A registered method on float32 task vectors, in the usual place."""
     method = METHODS[name]
     tensors = [torch.tensor(delta, dtype=torch.float32) for delta in deltas]
-    given = [1.0] * len(tensors) if weights is None else list(weights)
+    factors = [1.0] * len(tensors) if weights is None else list(weights)
     checked = checked_parameters(method, parameters)
-    return method.merge(tensors, given, checked, **context(method, tensors, checked))
+    return method.merge(tensors, factors, checked, **context(method, tensors, checked))
 
 
 def merged(name: str, deltas: Array, **options: Any) -> Array:
@@ -195,5 +203,5 @@ def norm(matrix: Array, kind: str = "fro") -> float:
     return float(np.linalg.norm(matrix, kind))
 
 
-def assert_close(found: Array, expected: Array, tolerance: float = 1e-5) -> None:
-    assert relative_error(found, expected) <= tolerance
+def assert_close(actual: Array, expected: Array, tolerance: float = 1e-5) -> None:
+    assert relative_error(actual, expected) <= tolerance

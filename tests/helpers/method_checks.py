@@ -51,9 +51,12 @@ class Check:
 
 
 def check(
-    method: str, oracle: Callable[[Array], Array], cases: dict[str, Array] = CASES, **given: Any
+    method: str,
+    oracle: Callable[[Array], Array],
+    cases: dict[str, Array] = CASES,
+    **parameters: Any,
 ) -> Check:
-    return Check(method, oracle, given, cases)
+    return Check(method, oracle, parameters, cases)
 
 
 def errors(tried: Check) -> dict[str, float]:
@@ -68,24 +71,24 @@ def errors(tried: Check) -> dict[str, float]:
 
 def knots_dare_ties(deltas: Array, density: float) -> Array:
     """Coordinates of which a part is dropped, merged by sign election."""
-    kept = [t for t, delta in enumerate(deltas) if delta.any()]
-    if not kept:
+    indices = [t for t, delta in enumerate(deltas) if delta.any()]
+    if not indices:
         return np.zeros_like(deltas[0])
-    u, blocks = oracle.knots(deltas[kept])
+    u, blocks = oracle.knots(deltas[indices])
     here = random_key(len(deltas))
     like = torch.zeros(blocks.shape[1:])
-    uniforms = np.array([uniform(here, t, like).numpy() for t in kept])
+    uniforms = np.array([uniform(here, t, like).numpy() for t in indices])
     return u @ oracle.elect(oracle.dare(blocks, uniforms, density))
 
 
-def whole(deltas: Array) -> Array:
+def base_weights(deltas: Array) -> Array:
     """The base's weights."""
     return base_of(deltas.shape[1:])
 
 
 def between(deltas: Array, t: float, straight: float) -> Array:
     """From the base's weights to the expert's; what only the base's rounding changes is nothing."""
-    base = whole(deltas)
+    base = base_weights(deltas)
     change = oracle.slerp(base, base + deltas[0], t, straight) - base
     return np.where(np.abs(change) <= np.spacing(np.abs(base)), 0, change)
 
@@ -187,18 +190,23 @@ CHECKS = [
     check(
         "ramplus_tl", lambda d: oracle.ramplus_tl(d, 0.05, 0.5, 2.0), epsilon=0.05, r=0.5, alpha=2.0
     ),
-    check("arcee_fusion", lambda d: oracle.arcee_fusion(d[0], whole(d), 1.5), SINGLES),
-    check("arcee_fusion", lambda d: oracle.arcee_fusion(d[0], whole(d), 0.0), SINGLES, spread=0.0),
+    check("arcee_fusion", lambda d: oracle.arcee_fusion(d[0], base_weights(d), 1.5), SINGLES),
+    check(
+        "arcee_fusion",
+        lambda d: oracle.arcee_fusion(d[0], base_weights(d), 0.0),
+        SINGLES,
+        spread=0.0,
+    ),
     check("base_slerp", lambda d: between(d, 0.5, 0.9995), SINGLES),
     check("base_slerp", lambda d: between(d, 0.2, 1.0), SINGLES, t=0.2, parallel=1.0),
     check(
         "linear",
-        lambda d: oracle.linear(d, whole(d), equal_weights(d), 0.5, mean=True),
+        lambda d: oracle.linear(d, base_weights(d), equal_weights(d), 0.5, mean=True),
         base_weight=0.5,
     ),
     check(
         "linear",
-        lambda d: oracle.linear(d, whole(d), equal_weights(d), 0.5, mean=False),
+        lambda d: oracle.linear(d, base_weights(d), equal_weights(d), 0.5, mean=False),
         base_weight=0.5,
         normalize=False,
     ),

@@ -24,7 +24,7 @@ COSINE = "cosine"
 
 
 def ace_errors() -> dict[str, float]:
-    found = {}
+    by_case = {}
     for case in ace_cases():
         dtype = torch.float64 if case.double else torch.float32
         method = METHODS["ace"]
@@ -32,8 +32,8 @@ def ace_errors() -> dict[str, float]:
         deltas = [torch.from_numpy(delta).to(dtype) for delta in case.deltas]
         merged = method.merge(deltas, [1.0] * len(deltas), method.parameters(**options))
         expected = ace_oracle.ace_oracle(case.deltas, **options).merged
-        found[case.name] = relative_error(merged.delta.double().numpy(), expected)
-    return found
+        by_case[case.name] = relative_error(merged.delta.double().numpy(), expected)
+    return by_case
 
 
 def with_errors(page: str, errors: Mapping[str, str]) -> str:
@@ -63,18 +63,20 @@ def main() -> None:
     ]
     if "--page" in sys.argv:
         worst_of: dict[str, float] = {}
-        for name, _, found in tables:
-            worst_of[name] = max(worst_of.get(name, 0.0), *found.values())
+        for name, _, by_case in tables:
+            worst_of[name] = max(worst_of.get(name, 0.0), *by_case.values())
         titles = {METHODS[name].title: f"{worst:.0e}" for name, worst in worst_of.items()}
         PAGE.write_text(with_errors(PAGE.read_text(), titles))
         return
     order = list(METHODS)
     line = "{:<16} {:<54} {:>5}  {:>13}  {}\n"
     sys.stdout.write(line.format("method", "parameters", "cases", "largest error", "at"))
-    for name, parameters, found in sorted(tables, key=lambda table: order.index(table[0])):
-        worst = max(found, key=lambda case: found[case])
+    for name, parameters, by_case in sorted(tables, key=lambda table: order.index(table[0])):
+        worst = max(by_case, key=lambda case: by_case[case])
         sys.stdout.write(
-            line.format(name, parameters or "defaults", len(found), f"{found[worst]:.1e}", worst)
+            line.format(
+                name, parameters or "defaults", len(by_case), f"{by_case[worst]:.1e}", worst
+            )
         )
 
 

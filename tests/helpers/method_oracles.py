@@ -33,8 +33,8 @@ def changed(deltas: Array) -> Array:
 def largest(delta: Array, density: float) -> Array:
     """Zeros but for the floor(density · n) largest magnitudes (one at least) and their equals."""
     n = delta.size
-    kept = max(1, math.floor(density * n + 1e-9))
-    threshold = np.sort(np.abs(delta), axis=None)[n - kept]
+    count = max(1, math.floor(density * n + 1e-9))
+    threshold = np.sort(np.abs(delta), axis=None)[n - count]
     return np.where(np.abs(delta) >= threshold, delta, 0.0)
 
 
@@ -99,16 +99,16 @@ def breadcrumbs(deltas: Array, density: float, gamma: float) -> Array:
 
 def crumbs(deltas: Array, density: float, gamma: float) -> Array:
     """τ without the floor(γ n) largest and then without the smallest beyond density · n."""
-    found = []
+    filtered = []
     for delta in deltas:
         n = delta.size
         ordered = np.sort(np.abs(delta), axis=None)
-        kept = max(1, math.floor(density * n + 1e-9))
+        count = max(1, math.floor(density * n + 1e-9))
         top = math.floor(gamma * n + 1e-9)
-        high = ordered[n - min(top, n - kept) - 1]
-        low = ordered[max(0, n - kept - top)]
-        found.append(np.where((np.abs(delta) >= low) & (np.abs(delta) <= high), delta, 0.0))
-    return np.array(found)
+        high = ordered[n - min(top, n - count) - 1]
+        low = ordered[max(0, n - count - top)]
+        filtered.append(np.where((np.abs(delta) >= low) & (np.abs(delta) <= high), delta, 0.0))
+    return np.array(filtered)
 
 
 def ram(deltas: Array, epsilon: float) -> Array:
@@ -123,11 +123,11 @@ def ramplus_tl(deltas: Array, epsilon: float, r: float, alpha: float) -> Array:
     changed_by = np.abs(deltas) > epsilon
     counts = changed_by.sum(axis=0)
     merged = ram(deltas, epsilon)
-    for delta, own in zip(deltas, changed_by, strict=True):
-        unique = np.sum(own & (counts == 1))
-        shared = np.sum(own & (counts > 1))
+    for delta, mask in zip(deltas, changed_by, strict=True):
+        unique = np.sum(mask & (counts == 1))
+        shared = np.sum(mask & (counts > 1))
         ratio = shared / unique if unique else (alpha if shared else 0.0)
-        merged = merged + np.where(own & (counts == 1), r * min(ratio, alpha) * delta, 0.0)
+        merged = merged + np.where(mask & (counts == 1), r * min(ratio, alpha) * delta, 0.0)
     return merged
 
 
@@ -143,7 +143,9 @@ def softmax(row: Array) -> Array:
 
 def arcee_fusion(delta: Array, base: Array, spread: float) -> Array:
     """Row by row; a number alone is a row of one."""
-    rows, old = (each.reshape(-1, each.shape[-1] if each.ndim else 1) for each in (delta, base))
+    rows, old = (
+        matrix.reshape(-1, matrix.shape[-1] if matrix.ndim else 1) for matrix in (delta, base)
+    )
     importance = np.zeros_like(rows)
     for i, (row, before) in enumerate(zip(rows, old, strict=True)):
         p = softmax(before + row)
@@ -151,15 +153,15 @@ def arcee_fusion(delta: Array, base: Array, spread: float) -> Array:
         importance[i] = np.abs(row) * np.sum(p * np.log(p / q))
     ordered = np.sort(importance, axis=None)
     first, median, third = (ordered[int(q * (len(ordered) - 1))] for q in (0.25, 0.5, 0.75))
-    kept = importance >= median + spread * (third - first)
-    return np.where(kept, rows, 0.0).reshape(delta.shape)
+    mask = importance >= median + spread * (third - first)
+    return np.where(mask, rows, 0.0).reshape(delta.shape)
 
 
 def linear(deltas: Array, base: Array, weights: Array, base_weight: float, mean: bool) -> Array:
     """Of whole weights, the base's among them."""
-    whole = [base, *(base + delta for delta in deltas)]
+    points = [base, *(base + delta for delta in deltas)]
     every = np.array([base_weight, *weights])
-    total = sum(w * each for w, each in zip(every, whole, strict=True))
+    total = sum(w * point for w, point in zip(every, points, strict=True))
     return total / (every.sum() if mean else 1.0) - base
 
 
@@ -170,11 +172,11 @@ def consensus(deltas: Array, agreeing: int, threshold: float) -> Array:
 
 
 def nan(deltas: Array) -> Array:
-    kept = changed(deltas)
-    if not len(kept):
+    experts = changed(deltas)
+    if not len(experts):
         return np.zeros_like(deltas[0])
-    inverse = 1 / np.array([np.linalg.norm(delta) for delta in kept])
-    return len(kept) / 2 * np.tensordot(inverse / inverse.sum(), kept, axes=1)
+    inverse = 1 / np.array([np.linalg.norm(delta) for delta in experts])
+    return len(experts) / 2 * np.tensordot(inverse / inverse.sum(), experts, axes=1)
 
 
 def truncate(matrix: Array, k: int) -> Array:
@@ -194,8 +196,8 @@ def reshaped(matrix: Array, share: float, power: float, noise: float = 0.0) -> A
         s**power if i < count and (power >= 1 or s > floor) else 0.0 for i, s in enumerate(sigma)
     ]
     norm = np.linalg.norm(made)
-    wanted = np.linalg.norm(sigma[:count])
-    return np.asarray((u * np.array(made) * (wanted / norm if norm else 0.0)) @ vh)
+    target = np.linalg.norm(sigma[:count])
+    return np.asarray((u * np.array(made) * (target / norm if norm else 0.0)) @ vh)
 
 
 def polar(columns: Array) -> Array:
@@ -203,24 +205,24 @@ def polar(columns: Array) -> Array:
     if not columns.shape[1]:
         return columns
     u, s, vh = np.linalg.svd(columns, full_matrices=False)
-    kept = s > NOTHING * s[0]
-    return u[:, kept] @ vh[kept]
+    directions = s > NOTHING * s[0]
+    return u[:, directions] @ vh[directions]
 
 
 def triplets(matrix: Array, k: int, scale: float = 0.0) -> tuple[Array, Array, Array]:
     u, s, vh = np.linalg.svd(matrix, full_matrices=False)
-    kept = int(np.sum(s[:k] > NOTHING * max(s[0], scale)))
-    return u[:, :kept], s[:kept], vh[:kept]
+    count = int(np.sum(s[:k] > NOTHING * max(s[0], scale)))
+    return u[:, :count], s[:count], vh[:count]
 
 
 def tsv_m(deltas: Array) -> Array:
-    kept = changed(deltas)
-    if not len(kept):
+    experts = changed(deltas)
+    if not len(experts):
         return np.zeros_like(deltas[0])
-    if len(kept) == 1:
-        return kept[0]
-    k = max(1, min(deltas.shape[1:]) // len(kept))
-    parts = [triplets(delta, k) for delta in kept]
+    if len(experts) == 1:
+        return experts[0]
+    k = max(1, min(deltas.shape[1:]) // len(experts))
+    parts = [triplets(delta, k) for delta in experts]
     u = polar(np.concatenate([part[0] for part in parts], axis=1))
     s = np.concatenate([part[1] for part in parts])
     v = polar(np.concatenate([part[2].T for part in parts], axis=1))
@@ -234,17 +236,17 @@ def iso_c(deltas: Array) -> Array:
 
 
 def iso_cts(deltas: Array, common: float) -> Array:
-    kept = changed(deltas)
+    experts = changed(deltas)
     rank = min(deltas.shape[1:])
-    if not len(kept):
+    if not len(experts):
         return np.zeros_like(deltas[0])
-    size = round((rank - math.floor(common * rank + 1e-9)) / len(kept))
-    size = min(size, rank // len(kept))
+    size = round((rank - math.floor(common * rank + 1e-9)) / len(experts))
+    size = min(size, rank // len(experts))
     if size == 0:
-        return iso_c(kept)
-    us, ss, vhs = triplets(kept.sum(axis=0), rank - size * len(kept))
+        return iso_c(experts)
+    us, ss, vhs = triplets(experts.sum(axis=0), rank - size * len(experts))
     parts = [(us, ss, vhs)]
-    for delta in kept:
+    for delta in experts:
         outside = (np.eye(len(delta)) - us @ us.T) @ delta
         parts.append(triplets(outside, size, float(np.linalg.norm(delta))))
     u = polar(np.concatenate([part[0] for part in parts], axis=1))
@@ -277,54 +279,54 @@ def wudi_loss(merged: torch.Tensor, deltas: torch.Tensor) -> torch.Tensor:
 
 def wudi_adam(deltas: Array, steps: int, learning_rate: float) -> Array:
     """The published optimisation with automatic differentiation."""
-    kept = torch.from_numpy(changed(deltas))
-    if not len(kept):
+    experts = torch.from_numpy(changed(deltas))
+    if not len(experts):
         return np.zeros_like(deltas[0])
-    merged = kept.sum(dim=0).requires_grad_()
+    merged = experts.sum(dim=0).requires_grad_()
     optimiser = torch.optim.Adam([merged], lr=learning_rate)
     for _ in range(steps):
         optimiser.zero_grad()
-        wudi_loss(merged, kept).backward()
+        wudi_loss(merged, experts).backward()
         optimiser.step()
     return merged.detach().numpy()
 
 
 def wudi_closed(deltas: Array) -> Array:
     """Least squares: M A_tᵀ = ΔW_t A_tᵀ for all t, A_t = ΔW_t / ‖ΔW_t‖, of least norm."""
-    kept = changed(deltas)
-    if not len(kept):
+    experts = changed(deltas)
+    if not len(experts):
         return np.zeros_like(deltas[0])
-    units = np.array([delta / np.linalg.norm(delta) for delta in kept])
+    units = np.array([delta / np.linalg.norm(delta) for delta in experts])
     stacked = np.concatenate(list(units), axis=0)
-    target = np.concatenate([d @ u.T for d, u in zip(kept, units, strict=True)], axis=1)
+    target = np.concatenate([d @ u.T for d, u in zip(experts, units, strict=True)], axis=1)
     return target @ np.linalg.pinv(stacked.T, rcond=1e-5)
 
 
 def model_stock(deltas: Array) -> Array:
-    kept = changed(deltas)
-    if not len(kept):
+    experts = changed(deltas)
+    if not len(experts):
         return np.zeros_like(deltas[0])
-    if len(kept) == 1:
-        return kept[0]
-    N = len(kept)
+    if len(experts) == 1:
+        return experts[0]
+    N = len(experts)
     pairs = [(i, j) for i in range(N) for j in range(i)]
-    c = max(0.0, np.mean([cosine(kept[i], kept[j]) for i, j in pairs]))
-    return N * c / (1 + (N - 1) * c) * kept.mean(axis=0)
+    c = max(0.0, np.mean([cosine(experts[i], experts[j]) for i, j in pairs]))
+    return N * c / (1 + (N - 1) * c) * experts.mean(axis=0)
 
 
-def cosine(one: Array, other: Array) -> float:
-    return float(np.sum(one * other) / (np.linalg.norm(one) * np.linalg.norm(other)))
+def cosine(first: Array, second: Array) -> float:
+    return float(np.sum(first * second) / (np.linalg.norm(first) * np.linalg.norm(second)))
 
 
-def slerp(one: Array, other: Array, t: float, straight: float = 0.9995) -> Array:
+def slerp(first: Array, second: Array, t: float, straight: float = 0.9995) -> Array:
     """A vector of zeros is at a right angle to any other."""
-    zero = not (one.any() and other.any())
-    if not zero and abs(cosine(one, other)) > straight:
-        return (1 - t) * one + t * other
-    if not zero and 1 - cosine(one, other) ** 2 < 1e-15:
-        return (1 - t) * one + t * other
-    angle = math.pi / 2 if zero else math.acos(cosine(one, other))
-    return (math.sin((1 - t) * angle) * one + math.sin(t * angle) * other) / math.sin(angle)
+    zero = not (first.any() and second.any())
+    if not zero and abs(cosine(first, second)) > straight:
+        return (1 - t) * first + t * second
+    if not zero and 1 - cosine(first, second) ** 2 < 1e-15:
+        return (1 - t) * first + t * second
+    angle = math.pi / 2 if zero else math.acos(cosine(first, second))
+    return (math.sin((1 - t) * angle) * first + math.sin(t * angle) * second) / math.sin(angle)
 
 
 def multislerp(deltas: Array, weights: Array) -> Array:
@@ -408,15 +410,15 @@ def fr_merging(deltas: Array, cutoff: float, equal: bool = False) -> Array:
 
 def pcb(deltas: Array, density: float) -> Array:
     """The variant for vision models, all experts at once."""
-    kept = changed(deltas)
-    if not len(kept):
+    experts = changed(deltas)
+    if not len(experts):
         return np.zeros_like(deltas[0])
-    T = len(kept)
-    n = kept[0].size
+    T = len(experts)
+    n = experts[0].size
     cut = math.floor(0.01 * n)
-    clamped = np.zeros_like(kept)
-    units = np.zeros_like(kept)
-    for t, delta in enumerate(kept):
+    clamped = np.zeros_like(experts)
+    units = np.zeros_like(experts)
+    for t, delta in enumerate(experts):
         ordered = np.sort(np.abs(delta), axis=None)
         low = ordered[cut]
         high = ordered[n - 1 - cut]
@@ -424,7 +426,7 @@ def pcb(deltas: Array, density: float) -> Array:
         clamped[t] = np.sign(delta) * magnitude
         scaled = (magnitude - low) / (high - low) if high > low else np.ones_like(magnitude)
         units[t] = np.sign(delta) * scaled
-    shares = np.zeros_like(kept)
+    shares = np.zeros_like(experts)
     for t in range(T):
         score = np.exp(T * units[t] ** 2) * sum(np.tanh(units[t] * units[j]) for j in range(T))
         ordered = np.sort(score, axis=None)
@@ -455,15 +457,21 @@ def emr_expert(tensors: list[Array], t: int, rescaling: str) -> list[Array]:
         np.where(deltas[t] * vector > 0, vector, 0.0)
         for deltas, vector in zip(tensors, unified, strict=True)
     ]
-    own = [deltas[t] for deltas in tensors]
+    task_vectors = [deltas[t] for deltas in tensors]
     if rescaling == "tensors":
-        scale = sum(np.mean(np.abs(d)) for d in own) / sum(np.mean(np.abs(m)) for m in masked)
+        scale = sum(np.mean(np.abs(d)) for d in task_vectors) / sum(
+            np.mean(np.abs(m)) for m in masked
+        )
     elif rescaling == "entries":
-        scale = sum(np.sum(np.abs(d)) for d in own) / sum(np.sum(np.abs(m)) for m in masked)
+        scale = sum(np.sum(np.abs(d)) for d in task_vectors) / sum(
+            np.sum(np.abs(m)) for m in masked
+        )
     else:
-        x, y = (np.concatenate([each.ravel() for each in group]) for group in (masked, own))
+        x, y = (
+            np.concatenate([tensor.ravel() for tensor in group]) for group in (masked, task_vectors)
+        )
         scale = float(np.linalg.lstsq(x[:, None], y, rcond=None)[0][0])
-    return [scale * each for each in masked]
+    return [scale * tensor for tensor in masked]
 
 
 def tall_mask(deltas: Array, t: int, threshold: float) -> Array:
@@ -473,22 +481,22 @@ def tall_mask(deltas: Array, t: int, threshold: float) -> Array:
 
 def localize_stitch(deltas: Array, density: float) -> Array:
     """Mean over the experts that keep an entry; ``deltas``: (T, entries of the whole model)."""
-    kept = np.array([largest(delta, density) for delta in deltas])
-    counts = np.count_nonzero(kept, axis=0)
-    return kept.sum(axis=0) / np.maximum(counts, 1)
+    sparse = np.array([largest(delta, density) for delta in deltas])
+    counts = np.count_nonzero(sparse, axis=0)
+    return sparse.sum(axis=0) / np.maximum(counts, 1)
 
 
 def knots(deltas: Array) -> tuple[Array, Array]:
     """U and the blocks S V_tᵀ of [ΔW_1 … ΔW_T] = U S [V_1ᵀ … V_Tᵀ]."""
     u, s, vh = np.linalg.svd(np.concatenate(list(deltas), axis=1), full_matrices=False)
-    kept = s > NOTHING * s[0]
-    blocks = np.split(s[kept, None] * vh[kept], len(deltas), axis=1)
-    return u[:, kept], np.array(blocks)
+    directions = s > NOTHING * s[0]
+    blocks = np.split(s[directions, None] * vh[directions], len(deltas), axis=1)
+    return u[:, directions], np.array(blocks)
 
 
 def knots_ties(deltas: Array, density: float) -> Array:
-    kept = changed(deltas)
-    if not len(kept):
+    experts = changed(deltas)
+    if not len(experts):
         return np.zeros_like(deltas[0])
-    u, blocks = knots(kept)
+    u, blocks = knots(experts)
     return u @ ties(blocks, density)

@@ -10,11 +10,11 @@ def byom(deltas: dict[str, Array], t: int, scaling: float, density: float) -> di
     """The task vectors of BYOM's model of expert t: α Σ τ + the largest of τ_t − α Σ τ."""
     shared = {name: scaling * delta.sum(axis=0) for name, delta in deltas.items()}
     lost = {name: delta[t] - shared[name] for name, delta in deltas.items()}
-    sizes = np.sort(np.concatenate([np.abs(each).reshape(-1) for each in lost.values()]))
+    sizes = np.sort(np.concatenate([np.abs(tensor).reshape(-1) for tensor in lost.values()]))
     least = sizes[-max(1, int(density * len(sizes)))]
     return {
-        name: shared[name] + np.where(np.abs(each) >= least * (1 - 1e-7), each, 0)
-        for name, each in lost.items()
+        name: shared[name] + np.where(np.abs(tensor) >= least * (1 - 1e-7), tensor, 0)
+        for name, tensor in lost.items()
     }
 
 
@@ -30,12 +30,12 @@ def softmax(values: Array) -> Array:
 
 
 def smile(
-    deltas: Array, biases: Array, given: Array, rank: int, gate: int, top: int
+    deltas: Array, biases: Array, inputs: Array, rank: int, gate: int, top: int
 ) -> tuple[Array, Array]:
     """Σ λ_t (U_t S_t V_tᵀ x + b_t) for every input, and λ."""
     changes = []
     shares = []
-    for x in given:
+    for x in inputs:
         logits = []
         outputs = []
         for delta, bias in zip(deltas, biases, strict=True):
@@ -51,9 +51,9 @@ def smile(
 
 
 def block_shares(
-    given: Array, hidden: Array, hidden_bias: Array, out: Array, out_bias: Array
+    inputs: Array, hidden: Array, hidden_bias: Array, out: Array, out_bias: Array
 ) -> Array:
     """The mean over the tokens of A₂ max(0, A₁ x + b₁) + b₂."""
     return np.mean(
-        [out @ np.maximum(hidden @ x + hidden_bias, 0) + out_bias for x in given], axis=0
+        [out @ np.maximum(hidden @ x + hidden_bias, 0) + out_bias for x in inputs], axis=0
     )

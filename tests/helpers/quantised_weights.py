@@ -40,8 +40,8 @@ class Quantised:
 
 def words(codes: NDArray[Any], bits: int) -> Tensor:
     """Codes along the last axis as a stream of bits in int32, low bits first."""
-    each = (codes[..., None].astype(np.uint8) >> np.arange(bits, dtype=np.uint8)) & 1
-    stream = each.reshape(*codes.shape[:-1], -1)
+    digits = (codes[..., None].astype(np.uint8) >> np.arange(bits, dtype=np.uint8)) & 1
+    stream = digits.reshape(*codes.shape[:-1], -1)
     padded = np.pad(stream, [(0, 0)] * (codes.ndim - 1) + [(0, -stream.shape[-1] % 32)])
     return torch.from_numpy(np.packbits(padded, axis=-1, bitorder="little").view(np.int32))
 

@@ -39,22 +39,22 @@ class Handle:
         self._arguments = arguments
         self._made: Any = None
 
-        self._asked: deque[Ref] = deque()
+        self._calls: deque[Ref] = deque()
         self.do = SimpleNamespace(remote=self._ask)
 
-    def _ask(self, call: str, *given: Any) -> Ref:
-        self._asked.append(Ref(self, call, pickle.dumps(given)))
-        return self._asked[-1]
+    def _ask(self, call: str, *arguments: Any) -> Ref:
+        self._calls.append(Ref(self, call, pickle.dumps(arguments)))
+        return self._calls[-1]
 
     def result(self, ref: Ref) -> Any:
         """Of a call, after all that was asked before it."""
         if self._made is None:
             self._made = self._kind(*pickle.loads(self._arguments))
         while True:
-            each = self._asked.popleft()
-            found = self._made.do(each.call, *pickle.loads(each.arguments))
-            if each is ref:
-                return found
+            oldest = self._calls.popleft()
+            answer = self._made.do(oldest.call, *pickle.loads(oldest.arguments))
+            if oldest is ref:
+                return answer
 
 
 class RayStandIn:
@@ -83,7 +83,7 @@ class RayStandIn:
         self.killed = 0
         self.asked_for: list[dict[str, Any]] = []
         self._numbers = count()
-        self._known: dict[Ref, int] = {}
+        self._ref_numbers: dict[Ref, int] = {}
 
     def workers(self, count: int = 2, threads: int = 1, device: str = "cpu") -> RayWorkers:
         """So many workers of it."""
@@ -103,16 +103,16 @@ class RayStandIn:
             self.started += 1
             return Handle(self, kind, pickle.dumps(arguments))
 
-        def options(**wanted: Any) -> Any:
-            self.asked_for.append(wanted)
+        def options(**settings: Any) -> Any:
+            self.asked_for.append(settings)
             return SimpleNamespace(remote=make)
 
         return SimpleNamespace(options=options)
 
     def _number(self, ref: Ref) -> int:
-        if ref not in self._known:
-            self._known[ref] = next(self._numbers)
-        return self._known[ref]
+        if ref not in self._ref_numbers:
+            self._ref_numbers[ref] = next(self._numbers)
+        return self._ref_numbers[ref]
 
     def wait(self, refs: Sequence[Ref], timeout: float) -> tuple[list[Ref], list[Ref]]:
         done = [ref for ref in refs if not self.hangs(ref.call, self._number(ref))]

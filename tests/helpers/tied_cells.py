@@ -121,7 +121,7 @@ class Family:
             merged_folder(recipe, out)
         except WorkbenchError as error:
             return f"{type(error).__name__}: {error}"
-        found, missing = loaded(type(self.model), out)
+        tensors, missing = loaded(type(self.model), out)
         if missing:
             return f"missing when loaded: {missing}"
         parameters = dict(self.model.named_parameters(remove_duplicate=False))
@@ -129,7 +129,7 @@ class Family:
             if name not in parameters or not value.numel() or not value.is_floating_point():
                 continue
             change = sum((state[name].double() - value.double() for state in states), 0.0)
-            error = (found[name].double() - (value.double() + _SCALING * change)).abs().max()
+            error = (tensors[name].double() - (value.double() + _SCALING * change)).abs().max()
             if not error < _TOLERANCE:
                 return f"{name} is off by {float(error):.1e}"
         return ""
@@ -234,8 +234,8 @@ class Family:
             return None
         names = {id(module): name for name, module in self.model.named_modules()}
         tied = getattr(head, "weight", None) is table.weight
-        found = names.get(id(table)), names.get(id(head))
-        return found if tied and all(found) else None
+        pair = names.get(id(table)), names.get(id(head))
+        return pair if tied and all(pair) else None
 
     def _save_adapter(self, folder: Path, kind: str, base: Path) -> None:
         from peft import LoraConfig, get_peft_model

@@ -62,8 +62,8 @@ def nothing_left_running() -> Iterator[None]:
     assert not threads, f"threads left running: {threads}"
     assert not timers, f"timers left running: {[timer.parent() for timer in timers]}"
     assert not multiprocessing.active_children()
-    others = [t for t in threading.enumerate() if t is not threading.main_thread()]
-    assert not [t for t in others if t.name.startswith("Thread-")], others
+    running = [t for t in threading.enumerate() if t is not threading.main_thread()]
+    assert not [t for t in running if t.name.startswith("Thread-")], running
 
 
 def in_view(qtbot: QtBot, widget: Shown, *, width: int, height: int) -> Shown:
@@ -79,18 +79,18 @@ def stops(window: QWidget, qtbot: QtBot) -> list[QWidget]:
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
     window.setFocus()
-    found: list[QWidget] = []
+    chain: list[QWidget] = []
     while True:
         before = window.grab().toImage()
         qtbot.keyClick(QApplication.focusWidget() or window, Qt.Key.Key_Tab)
         reached = QApplication.focusWidget()
-        if reached in found:
-            assert reached is found[0], f"{reached} leads back before all is reached"
-            return found
+        if reached in chain:
+            assert reached is chain[0], f"{reached} leads back before all is reached"
+            return chain
         place = QRect(reached.mapTo(window, QPoint()), reached.size()).adjusted(-3, -3, 3, 3)
-        shown = window.grab().toImage().copy(place)
-        assert shown != before.copy(place), f"{reached.accessibleName()} shows no focus"
-        found.append(reached)
+        picture = window.grab().toImage().copy(place)
+        assert picture != before.copy(place), f"{reached.accessibleName()} shows no focus"
+        chain.append(reached)
 
 
 def drop(widget: QWidget, *paths: Path) -> QDropEvent:

@@ -40,7 +40,7 @@ def test_gram_matrices_of_a_batch_have_factors_of_their_own(size: int, batch: in
     factor = torch.randn(batch, 40, size, dtype=torch.float64, generator=generator)
     before = factor.clone()
     for alpha in ([0.5, -2.0, 3.0][:batch], [0.5] * batch):
-        expected = [a * one.T @ one for a, one in zip(alpha, factor, strict=True)]
+        expected = [a * part.T @ part for a, part in zip(alpha, factor, strict=True)]
         torch.testing.assert_close(gram(factor, alpha=alpha), torch.stack(expected))
     assert torch.equal(factor, before)
 

@@ -110,10 +110,10 @@ def test_top_polar_is_that_of_a_full_decomposition(m: int, n: int) -> None:
     r = min(m, n)
     matrix = with_spectrum(list(np.linspace(3, 1, r)), m, n)
     for k in range(1, r + 1):
-        found = top_polar(matrix, k)
-        torch.testing.assert_close(found.factor_OI, literal_polar(matrix, k))
-        assert found.mean == pytest.approx(np.linspace(3, 1, r)[:k].mean())
-        assert found.rank == k
+        polar = top_polar(matrix, k)
+        torch.testing.assert_close(polar.factor_OI, literal_polar(matrix, k))
+        assert polar.mean == pytest.approx(np.linspace(3, 1, r)[:k].mean())
+        assert polar.rank == k
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_top_polar_stays_accurate_where_a_gram_matrix_does_not(values: list[floa
 
 def test_directions_at_or_below_the_noise_are_left_out() -> None:
     matrix = with_spectrum([1.0, 0.5, 1e-6, 1e-7], 7, 5)
-    found = top_polar(matrix, 4, noise=1e-5)
-    assert found.rank == 2
-    assert found.weakest == pytest.approx(0.5)
-    assert found.mean == pytest.approx((1.5 + 1.1e-6) / 4)
-    torch.testing.assert_close(found.factor_OI, literal_polar(matrix, 2))
+    polar = top_polar(matrix, 4, noise=1e-5)
+    assert polar.rank == 2
+    assert polar.weakest == pytest.approx(0.5)
+    assert polar.mean == pytest.approx((1.5 + 1.1e-6) / 4)
+    torch.testing.assert_close(polar.factor_OI, literal_polar(matrix, 2))
     assert top_polar(matrix, 4, noise=1e-9).rank == 4
 
 
@@ -158,34 +158,34 @@ def test_of_a_batch_each_has_the_polar_factor_that_it_has_alone(turn: bool) -> N
     matrices = torch.stack([with_spectrum(values, 8, 20, seed=3) for values in spectra])
     batch = matrices.mT if turn else matrices
     noises = [0.0, 1e-12, 1e-5]
-    for found, matrix, noise in zip(top_polars(batch, 3, noises), batch, noises, strict=True):
+    for polar, matrix, noise in zip(top_polars(batch, 3, noises), batch, noises, strict=True):
         alone = top_polar(matrix, 3, noise)
-        torch.testing.assert_close(found.factor_OI, alone.factor_OI)
-        assert (found.mean, found.rank, found.weakest) == pytest.approx(
+        torch.testing.assert_close(polar.factor_OI, alone.factor_OI)
+        assert (polar.mean, polar.rank, polar.weakest) == pytest.approx(
             (alone.mean, alone.rank, alone.weakest)
         )
 
 
 def test_the_zero_matrix_has_an_empty_polar_factor() -> None:
-    found = top_polar(torch.zeros(3, 4, dtype=torch.float64), 2)
-    assert found.rank == 0
-    assert found.mean == 0.0
-    assert not found.factor_OI.any()
+    polar = top_polar(torch.zeros(3, 4, dtype=torch.float64), 2)
+    assert polar.rank == 0
+    assert polar.mean == 0.0
+    assert not polar.factor_OI.any()
 
 
 @pytest.mark.parametrize(("m", "n"), [(6, 15), (15, 6), (8, 8), (1, 4)])
 def test_singular_values_hold_small_ones_too(m: int, n: int) -> None:
     spectrum = list(np.geomspace(1, 1e-12, min(m, n)))
-    found = singular_values(with_spectrum(spectrum, m, n))
-    assert found.dtype == torch.float64
-    np.testing.assert_allclose(found.numpy(), spectrum, rtol=1e-2, atol=1e-15)
+    values = singular_values(with_spectrum(spectrum, m, n))
+    assert values.dtype == torch.float64
+    np.testing.assert_allclose(values.numpy(), spectrum, rtol=1e-2, atol=1e-15)
 
 
 @pytest.mark.parametrize("least", [1e-1, 1.1e-5, 0.9e-5, 1e-8])
 def test_singular_values_are_right_to_plotting_precision(least: float) -> None:
     spectrum = list(np.geomspace(1, least, 20))
-    found = singular_values(with_spectrum(spectrum, 20, 45, seed=2))
-    np.testing.assert_allclose(found.numpy(), spectrum, rtol=1e-5)
+    values = singular_values(with_spectrum(spectrum, 20, 45, seed=2))
+    np.testing.assert_allclose(values.numpy(), spectrum, rtol=1e-5)
 
 
 @pytest.mark.parametrize("few", [1, 5, MOST_PROJECTED, MOST_PROJECTED + 1])
@@ -195,9 +195,9 @@ def test_few_small_singular_values_are_found_beside_the_others(few: int, wide: b
     small = [*np.geomspace(0.9e-5, 1e-9, few - 1), 0.0]
     spectrum = [*np.geomspace(1, 1.1e-5, 140 - few), *small]
     matrix = with_spectrum(spectrum, 140, 190, seed=5)
-    found = singular_values(matrix if wide else matrix.T)
-    np.testing.assert_allclose(found.numpy(), spectrum, rtol=1e-5, atol=1e-10)
-    assert bool((found[:-1] >= found[1:]).all())
+    values = singular_values(matrix if wide else matrix.T)
+    np.testing.assert_allclose(values.numpy(), spectrum, rtol=1e-5, atol=1e-10)
+    assert bool((values[:-1] >= values[1:]).all())
 
 
 def test_singular_values_of_a_float32_matrix_are_those_of_its_numbers() -> None:

@@ -30,10 +30,12 @@ def test_energy_of_numbers_too_large_to_square_is_infinite() -> None:
 @given(ordinary, ordinary)
 @settings(deadline=None, max_examples=50, derandomize=True)
 def test_gamma_of_two_experts_has_a_closed_form(first: float, second: float) -> None:
-    one = math.log(first)
-    two = math.log(second)
-    found = heterogeneity([first, second])
-    assert found.gamma == pytest.approx(2 * ((one - two) / (one + two)) ** 2, rel=1e-6, abs=1e-12)
+    log_first = math.log(first)
+    log_second = math.log(second)
+    spread = heterogeneity([first, second])
+    assert spread.gamma == pytest.approx(
+        2 * ((log_first - log_second) / (log_first + log_second)) ** 2, rel=1e-6, abs=1e-12
+    )
 
 
 @given(st.lists(ordinary, min_size=2, max_size=20), st.randoms(use_true_random=False))
@@ -44,9 +46,9 @@ def test_gamma_does_not_depend_on_the_order_of_experts(energies: list[float], ra
 
 
 def test_the_variance_is_unbiased() -> None:
-    found = heterogeneity([math.exp(-2.0), math.exp(-4.0), math.exp(-6.0)])
-    assert found.gamma == pytest.approx(4.0 / 16.0, rel=1e-6)
-    assert found.mean_log_energy == pytest.approx(-4.0)
+    spread = heterogeneity([math.exp(-2.0), math.exp(-4.0), math.exp(-6.0)])
+    assert spread.gamma == pytest.approx(4.0 / 16.0, rel=1e-6)
+    assert spread.mean_log_energy == pytest.approx(-4.0)
 
 
 def test_gamma_depends_on_the_common_scale_and_explodes_near_unit_energy() -> None:
@@ -78,10 +80,10 @@ def test_the_border_of_no_change_is_relative_to_the_median() -> None:
 
 @pytest.mark.parametrize("energies", [[], [0.0], [0.0, 0.0], [0.3], [0.0, 0.3]])
 def test_fewer_than_two_experts_have_no_gamma(energies: list[float]) -> None:
-    found = heterogeneity(energies)
-    assert found.gamma is None
-    assert len(found.counted) == sum(value > 0 for value in energies)
-    assert (found.mean_log_energy is None) == (not found.counted)
+    spread = heterogeneity(energies)
+    assert spread.gamma is None
+    assert len(spread.counted) == sum(value > 0 for value in energies)
+    assert (spread.mean_log_energy is None) == (not spread.counted)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

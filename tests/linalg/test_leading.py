@@ -25,14 +25,14 @@ def test_triplets_are_those_of_the_decomposition(m: int, n: int) -> None:
     for matrix in matrices(m, n):
         u, s, vh = np.linalg.svd(matrix, full_matrices=False)
         for k in range(1, min(m, n) + 1):
-            found = leading_triplets(torch.from_numpy(matrix), k)
-            kept = min(k, int((s > 1e-6 * s[0]).sum()))
-            np.testing.assert_allclose(found.s_K, s[:kept], rtol=1e-7)
-            expected = u[:, :kept] * s[:kept] @ vh[:kept]
-            np.testing.assert_allclose(found.product, expected, rtol=0, atol=1e-7 * s[0])
-            eye = np.eye(kept)
-            np.testing.assert_allclose(found.u_OK.T @ found.u_OK, eye, rtol=0, atol=1e-6)
-            np.testing.assert_allclose(found.vh_KI @ found.vh_KI.T, eye, rtol=0, atol=1e-6)
+            triplets = leading_triplets(torch.from_numpy(matrix), k)
+            count = min(k, int((s > 1e-6 * s[0]).sum()))
+            np.testing.assert_allclose(triplets.s_K, s[:count], rtol=1e-7)
+            expected = u[:, :count] * s[:count] @ vh[:count]
+            np.testing.assert_allclose(triplets.product, expected, rtol=0, atol=1e-7 * s[0])
+            eye = np.eye(count)
+            np.testing.assert_allclose(triplets.u_OK.T @ triplets.u_OK, eye, rtol=0, atol=1e-6)
+            np.testing.assert_allclose(triplets.vh_KI @ triplets.vh_KI.T, eye, rtol=0, atol=1e-6)
 
 
 def test_values_below_the_scale_are_left_out() -> None:
@@ -44,17 +44,17 @@ def test_values_below_the_scale_are_left_out() -> None:
 
 def test_no_triplets_of_zero_or_of_nothing() -> None:
     for matrix, k in ((torch.zeros(3, 4), 3), (torch.ones(3, 4), 0), (torch.zeros(0, 4), 0)):
-        found = leading_triplets(matrix.double(), k)
-        assert found.product.shape == matrix.shape
-        assert not found.product.any()
+        triplets = leading_triplets(matrix.double(), k)
+        assert triplets.product.shape == matrix.shape
+        assert not triplets.product.any()
 
 
 @pytest.mark.parametrize("span", [1.0, 1e2, 1e5])
 def test_independent_columns_become_the_nearest_orthonormal_ones(span: float) -> None:
     columns = decaying_deltas(1, 12, 5, span, 1.0, 4)[0]
     u, _, vh = np.linalg.svd(columns, full_matrices=False)
-    found = orthogonalised(torch.from_numpy(columns))
-    np.testing.assert_allclose(found, u @ vh, rtol=0, atol=1e-6)
+    orthonormal = orthogonalised(torch.from_numpy(columns))
+    np.testing.assert_allclose(orthonormal, u @ vh, rtol=0, atol=1e-6)
 
 
 def test_dependent_columns_stay_in_their_span() -> None:
@@ -63,17 +63,17 @@ def test_dependent_columns_stay_in_their_span() -> None:
         np.hstack([basis, basis]),
         np.hstack([basis, basis[:, :2] @ [[1, 1], [1, -1]]]),
     ):
-        found = orthogonalised(torch.from_numpy(columns)).numpy()
-        np.testing.assert_allclose(basis @ (basis.T @ found), found, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(np.linalg.svd(found, compute_uv=False)[:4], 1, atol=1e-12)
+        orthonormal = orthogonalised(torch.from_numpy(columns)).numpy()
+        np.testing.assert_allclose(basis @ (basis.T @ orthonormal), orthonormal, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(np.linalg.svd(orthonormal, compute_uv=False)[:4], 1, atol=1e-12)
 
 
 def test_a_column_repeated_up_to_rounding_adds_no_direction() -> None:
     basis = np.linalg.qr(random_deltas(1, 12, 3, 1.0, 6)[0])[0]
     for noise in (1e-9, 1e-7):
         shifted = basis[:, :1] + noise * random_deltas(1, 12, 1, 1.0, 7)[0]
-        found = orthogonalised(torch.from_numpy(np.hstack([basis, shifted]))).numpy()
-        assert np.linalg.matrix_rank(found, tol=1e-3) == 3
+        orthonormal = orthogonalised(torch.from_numpy(np.hstack([basis, shifted]))).numpy()
+        assert np.linalg.matrix_rank(orthonormal, tol=1e-3) == 3
 
 
 def test_no_columns_at_all() -> None:
@@ -83,11 +83,11 @@ def test_no_columns_at_all() -> None:
 @pytest.mark.parametrize("values", [[1, 0.5, 1e-4, 2e-5], [1, 1e-5, 0, 0], [1, 1e-2, 3e-6, 1e-9]])
 @pytest.mark.parametrize(("m", "n"), [(4, 4), (9, 4)])
 def test_faint_directions_of_a_gram_matrix_are_found(values: list[float], m: int, n: int) -> None:
-    left = np.linalg.qr(random_deltas(1, m, n, 1.0, 15)[0])[0]
+    left_vectors = np.linalg.qr(random_deltas(1, m, n, 1.0, 15)[0])[0]
     right = np.linalg.qr(random_deltas(1, n, n, 1.0, 16)[0])[0]
-    kept = np.array(values) > 1e-6
-    columns = torch.from_numpy(left * values @ right.T)
-    expected = left[:, kept] @ right[:, kept].T
+    present = np.array(values) > 1e-6
+    columns = torch.from_numpy(left_vectors * values @ right.T)
+    expected = left_vectors[:, present] @ right[:, present].T
     np.testing.assert_allclose(orthogonalised(columns), expected, rtol=0, atol=1e-9)
-    root = right[:, kept] / np.array(values)[kept] @ right[:, kept].T
+    root = right[:, present] / np.array(values)[present] @ right[:, present].T
     np.testing.assert_allclose(inverse_root(columns), root, rtol=0, atol=1e-9 * root.max() * 100)

@@ -43,9 +43,9 @@ def outside(basis_NK: Tensor, expected_NK: Tensor) -> float:
     return float((basis_NK - expected_NK @ (expected_NK.T @ basis_NK)).norm())
 
 
-def turned(found: LeadingTriplets) -> float:
+def turned(leading: LeadingTriplets) -> float:
     """The estimate of ‖δU‖_F."""
-    return float(found.errors_K.sum().sqrt())
+    return float(leading.errors_K.sum().sqrt())
 
 
 @by_shape
@@ -55,46 +55,46 @@ def test_the_span_is_that_of_float64_up_to_the_estimate(
 ) -> None:
     k = max(1, int(share * min(shape)))
     for matrix in matrices(shape):
-        found = leading_in_float32(matrix.clone(), k)
-        assert found is not None
+        leading = leading_in_float32(matrix.clone(), k)
+        assert leading is not None
         exact = leading_triplets(matrix.double(), k)
-        allowed = SAFETY * turned(found) + ROUNDING
-        assert outside(found.triplets.u_OK, exact.u_OK) <= allowed
-        assert outside(found.triplets.vh_KI.T, exact.vh_KI.T) <= allowed
-        found_s = found.triplets.s_K.sort(descending=True).values
+        allowed = SAFETY * turned(leading) + ROUNDING
+        assert outside(leading.triplets.u_OK, exact.u_OK) <= allowed
+        assert outside(leading.triplets.vh_KI.T, exact.vh_KI.T) <= allowed
+        found_s = leading.triplets.s_K.sort(descending=True).values
         torch.testing.assert_close(found_s, exact.s_K, rtol=5e-3, atol=0)
         norm = exact.s_K.norm()
-        apart = (found.triplets.product.double() - exact.product).norm()
+        apart = (leading.triplets.product.double() - exact.product).norm()
         assert float(apart / norm) <= allowed
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e20])
 def test_the_scale_does_not_matter(scale: float) -> None:
     matrix = task_vector(60, 90, 1.0, torch.Generator().manual_seed(1))
-    found = leading_in_float32(matrix * scale, 20)
+    leading = leading_in_float32(matrix * scale, 20)
     plain = leading_in_float32(matrix.clone(), 20)
-    assert found is not None
+    assert leading is not None
     assert plain is not None
-    torch.testing.assert_close(found.triplets.s_K / scale, plain.triplets.s_K, rtol=1e-5, atol=0)
-    assert turned(found) == pytest.approx(turned(plain), rel=0.5, abs=1e-4)
-    assert outside(found.triplets.u_OK, plain.triplets.u_OK.double()) <= 1e-3
+    torch.testing.assert_close(leading.triplets.s_K / scale, plain.triplets.s_K, rtol=1e-5, atol=0)
+    assert turned(leading) == pytest.approx(turned(plain), rel=0.5, abs=1e-4)
+    assert outside(leading.triplets.u_OK, plain.triplets.u_OK.double()) <= 1e-3
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-7, 1e-5])
 def test_a_cut_between_equal_values_has_a_large_error(gap: float) -> None:
     """The directions on either side of the cut may be mixed at will, and the estimate knows it."""
     generator = np.random.default_rng(4)
-    left = np.linalg.qr(generator.standard_normal((40, 40)))[0]
+    left_vectors = np.linalg.qr(generator.standard_normal((40, 40)))[0]
     right = np.linalg.qr(generator.standard_normal((70, 40)))[0]
     values = np.linspace(2, 1, 40)
     values[10] = values[9] * (1 - gap)
-    matrix = torch.from_numpy(left * values @ right.T).float()
-    found = leading_in_float32(matrix, 10)
-    assert found is not None
+    matrix = torch.from_numpy(left_vectors * values @ right.T).float()
+    leading = leading_in_float32(matrix, 10)
+    assert leading is not None
     if gap <= 1e-7:
-        assert not turned(found) < 1
+        assert not turned(leading) < 1
     else:
-        assert 0.01 < turned(found) < 1
+        assert 0.01 < turned(leading) < 1
 
 
 def test_float32_does_not_resolve_what_is_far_below_the_largest_value() -> None:
@@ -130,11 +130,11 @@ def test_columns_become_the_nearest_orthonormal_ones(rows: int) -> None:
     """With nearly as many columns as rows, they are nearly dependent."""
     columns = side_by_side(rows, 3, 30, rows)
     weights_K = weights(columns)
-    found = polar_in_float32(columns, weights_K, none_for(columns), 30)
-    assert isinstance(found, PolarFactor)
+    polar = polar_in_float32(columns, weights_K, none_for(columns), 30)
+    assert isinstance(polar, PolarFactor)
     exact = orthogonalised(columns.double())
-    assert weighted(found.factor_NK, exact, weights_K) <= SAFETY * found.error + ROUNDING
-    assert found.error < 0.02
+    assert weighted(polar.factor_NK, exact, weights_K) <= SAFETY * polar.error + ROUNDING
+    assert polar.error < 0.02
 
 
 @pytest.mark.parametrize("rows", [90, 100, 300])
@@ -144,10 +144,10 @@ def test_an_error_of_the_columns_is_in_the_estimate(rows: int) -> None:
     generator = torch.Generator().manual_seed(2)
     noise = torch.randn(columns.shape, generator=generator) * torch.linspace(0, 1e-4, 90)
     errors_K = noise.double().square().sum(dim=0)
-    found = polar_in_float32(columns + noise, weights_K, errors_K, 30)
-    assert found is not None
-    apart = weighted(found.factor_NK, orthogonalised(columns.double()), weights_K)
-    assert apart / 3 <= found.error <= 10 * apart
+    polar = polar_in_float32(columns + noise, weights_K, errors_K, 30)
+    assert polar is not None
+    apart = weighted(polar.factor_NK, orthogonalised(columns.double()), weights_K)
+    assert apart / 3 <= polar.error <= 10 * apart
 
 
 def test_dependent_columns_have_no_polar_factor_in_float32() -> None:

@@ -24,12 +24,12 @@ def test_a_division_waits_once_however_many_blocks_there_are(size: int, count: i
     expected = numerator @ torch.from_numpy(np.linalg.inv(system.numpy()))
     with DeviceStandIn().installed() as stand_in:
         there = system.to(GPU)
-        found = numerator.to(GPU)
+        quotient = numerator.to(GPU)
         stand_in.forget()
-        cuts = right_divide_(there, found)
+        cuts = right_divide_(there, quotient)
         assert sum(stand_in.waits.values()) == 1
         assert not stand_in.uploads
-        result = found.cpu()
+        result = quotient.cpu()
     assert cuts == [0] * count
     torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-9)
 
@@ -51,10 +51,10 @@ def test_factors_make_nothing_wait() -> None:
         there = like.to(GPU)
         stand_in.forget()
         alike = factor_per_matrix([0.1] * 3, there)
-        others = factor_per_matrix([1.0, 2.0, 3.0], there)
+        factors = factor_per_matrix([1.0, 2.0, 3.0], there)
         assert not stand_in.waits
         assert len(stand_in.uploads) == 1
         assert not stand_in.unpinned
         assert alike.cpu().flatten().tolist() == [0.1] * 3
-        assert others.cpu().flatten().tolist() == [1.0, 2.0, 3.0]
+        assert factors.cpu().flatten().tolist() == [1.0, 2.0, 3.0]
     assert factor_per_matrix([1.0, 2.0, 3.0], like).shape == (3, 1, 1)

@@ -42,22 +42,26 @@ def taken_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_of_matrices_however_they_lie_in_memory(
     dtype: torch.dtype, error: float, batch: tuple[int, ...], laid_out: str, alpha: float
 ) -> None:
-    left, right = (matrix(*batch, *s, dtype=dtype, seed=1) for s in ((20, 30), (30, 50)))
+    left_factor, right_factor = (
+        matrix(*batch, *s, dtype=dtype, seed=1) for s in ((20, 30), (30, 50))
+    )
     total = matrix(*batch, 20, 50, dtype=dtype, seed=2)
     if laid_out == "columns":
-        left = left.mT.contiguous().mT
-        right = right.mT.contiguous().mT
+        left_factor = left_factor.mT.contiguous().mT
+        right_factor = right_factor.mT.contiguous().mT
     if laid_out == "block":
-        left, right, total = (m[..., 3:17, 2:18] for m in (left, right, total))
-        left = left[..., : right.shape[-2]]
-    expected = total.double() + alpha * left.double() @ right.double()
-    add_product_(total, left, right, alpha)
+        left_factor, right_factor, total = (
+            m[..., 3:17, 2:18] for m in (left_factor, right_factor, total)
+        )
+        left_factor = left_factor[..., : right_factor.shape[-2]]
+    expected = total.double() + alpha * left_factor.double() @ right_factor.double()
+    add_product_(total, left_factor, right_factor, alpha)
     torch.testing.assert_close(total.double(), expected, rtol=0, atol=10 * error)
     if not batch:
-        found = times(left, right)
-        assert found.dtype == dtype
-        exact = left.double() @ right.double()
-        torch.testing.assert_close(found.double(), exact, rtol=0, atol=10 * error)
+        product = times(left_factor, right_factor)
+        assert product.dtype == dtype
+        exact = left_factor.double() @ right_factor.double()
+        torch.testing.assert_close(product.double(), exact, rtol=0, atol=10 * error)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -66,11 +70,11 @@ def test_nothing_is_added_of_empty_matrices(
     dtype: torch.dtype, rows: int, inner: int, columns: int
 ) -> None:
     total = torch.ones(rows, columns, dtype=dtype)
-    left = torch.ones(rows, inner).to(dtype)
-    right = torch.ones(inner, columns).to(dtype)
-    add_product_(total, left, right)
+    left_factor = torch.ones(rows, inner).to(dtype)
+    right_factor = torch.ones(inner, columns).to(dtype)
+    add_product_(total, left_factor, right_factor)
     assert torch.equal(total, torch.ones(rows, columns, dtype=dtype))
-    assert torch.equal(times(left, right), torch.zeros(rows, columns, dtype=dtype))
+    assert torch.equal(times(left_factor, right_factor), torch.zeros(rows, columns, dtype=dtype))
 
 
 @pytest.mark.parametrize("shape", [(40, 70, 90), (300, 20, 7), (7, 20, 300), (1, 500, 1)])
@@ -79,11 +83,11 @@ def test_in_parts_it_is_the_same_product(
 ) -> None:
     rows, inner, columns = shape
     monkeypatch.setattr(products, "LONGEST_PART", 32)
-    left = matrix(rows, inner, dtype=torch.float64, seed=1)
-    right = matrix(inner, columns, dtype=torch.float64, seed=2)
+    left_factor = matrix(rows, inner, dtype=torch.float64, seed=1)
+    right_factor = matrix(inner, columns, dtype=torch.float64, seed=2)
     total = torch.ones(rows, columns, dtype=torch.float64)
-    add_product_(total, left, right, 2.0)
-    torch.testing.assert_close(total, 1 + 2 * (left @ right), rtol=0, atol=1e-12)
+    add_product_(total, left_factor, right_factor, 2.0)
+    torch.testing.assert_close(total, 1 + 2 * (left_factor @ right_factor), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("rows", [1, 40])
@@ -99,12 +103,12 @@ def test_a_sum_of_gram_matrices_by_blocks_and_in_parts_is_that_of_full_products(
     size: int, piece: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(products, "LONGEST_PART", piece)
-    one, two = (matrix(rows, size, dtype=torch.float64, seed=seed) for seed in (1, 2))
-    found = torch.zeros(size, size, dtype=torch.float64)
-    add_gram_(found, one)
-    add_gram_(found, two, alpha=-0.25)
-    torch.testing.assert_close(mirror_(found), one.T @ one - 0.25 * two.T @ two)
-    torch.testing.assert_close(gram(one, alpha=3.0), 3 * one.T @ one)
+    first, second = (matrix(rows, size, dtype=torch.float64, seed=seed) for seed in (1, 2))
+    total = torch.zeros(size, size, dtype=torch.float64)
+    add_gram_(total, first)
+    add_gram_(total, second, alpha=-0.25)
+    torch.testing.assert_close(mirror_(total), first.T @ first - 0.25 * second.T @ second)
+    torch.testing.assert_close(gram(first, alpha=3.0), 3 * first.T @ first)
 
 
 def test_threads_that_share_a_matrix_are_left_to_torch(
@@ -118,18 +122,18 @@ def test_threads_that_share_a_matrix_are_left_to_torch(
         return multiply(*factors, **options)
 
     monkeypatch.setattr(products.np, "matmul", counted)
-    one = torch.ones(3, 3, dtype=torch.float64)
-    times(one, one)
+    ones = torch.ones(3, 3, dtype=torch.float64)
+    times(ones, ones)
     assert len(used) == (taken_by == "numpy")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    times(one, one)
+    times(ones, ones)
     assert len(used) == (taken_by == "numpy")
 
 
 def test_values_that_are_not_finite_are_kept_without_a_warning() -> None:
-    left = torch.tensor([[math.inf, 1.0], [math.nan, 1.0]], dtype=torch.float64)
-    found = times(left, torch.tensor([[0.0], [1.0]], dtype=torch.float64))
-    assert found.isnan().all()
+    left_factor = torch.tensor([[math.inf, 1.0], [math.nan, 1.0]], dtype=torch.float64)
+    product = times(left_factor, torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+    assert product.isnan().all()
     assert times(torch.full((1, 1), 1e30), torch.full((1, 1), 1e30)).isinf().all()
 
 
@@ -142,10 +146,10 @@ def test_half_of_a_matrix_times_its_transpose_is_computed(taken_by: str) -> None
     """numpy notices that both factors are one matrix, also in a batch of one."""
     wide = matrix(40, 70, dtype=torch.float64, seed=1)
     for factor in (wide, wide.mT, wide[:, 3:50]):
-        found = gram(factor[None], alpha=[2.0])[0]
-        torch.testing.assert_close(found, 2 * factor.mT @ factor, rtol=0, atol=1e-12)
+        product = gram(factor[None], alpha=[2.0])[0]
+        torch.testing.assert_close(product, 2 * factor.mT @ factor, rtol=0, atol=1e-12)
         if taken_by == "numpy":
-            assert torch.equal(found, found.mT)
+            assert torch.equal(product, product.mT)
 
 
 @pytest.mark.parametrize("vendor", ["GenuineIntel", "AuthenticAMD"])

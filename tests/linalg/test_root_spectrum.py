@@ -31,9 +31,9 @@ def noisy(rng: np.random.Generator, m: int, n: int) -> Array:
 
 def decaying(rng: np.random.Generator, m: int, n: int) -> Array:
     rank = min(m, n)
-    left, _ = np.linalg.qr(rng.standard_normal((m, rank)))
+    left_vectors, _ = np.linalg.qr(rng.standard_normal((m, rank)))
     right, _ = np.linalg.qr(rng.standard_normal((n, rank)))
-    return left * np.geomspace(1, 1e-5, rank) @ right.T
+    return left_vectors * np.geomspace(1, 1e-5, rank) @ right.T
 
 
 def centred(rng: np.random.Generator, m: int, n: int) -> Array:
@@ -51,9 +51,9 @@ def deficient(rng: np.random.Generator, m: int, n: int) -> Array:
 def heavy(rng: np.random.Generator, m: int, n: int) -> Array:
     """Singular values 1, 1/2, 1/3 …"""
     rank = min(m, n)
-    left, _ = np.linalg.qr(rng.standard_normal((m, rank)))
+    left_vectors, _ = np.linalg.qr(rng.standard_normal((m, rank)))
     right, _ = np.linalg.qr(rng.standard_normal((n, rank)))
-    return left / np.arange(1, rank + 1) @ right.T
+    return left_vectors / np.arange(1, rank + 1) @ right.T
 
 
 MATRICES: dict[str, Callable[[np.random.Generator, int, int], Array]] = {
@@ -74,9 +74,9 @@ def made(name: str, shape: tuple[int, int], seed: int = 0) -> torch.Tensor:
 
 
 def expected(matrix: torch.Tensor, floor: float) -> Array:
-    left, values, right = np.linalg.svd(matrix.double().numpy(), full_matrices=False)
+    left_vectors, values, right = np.linalg.svd(matrix.double().numpy(), full_matrices=False)
     roots = np.where(values > floor, np.sqrt(values), 0)
-    return left * (roots * np.linalg.norm(values) / np.linalg.norm(roots)) @ right
+    return left_vectors * (roots * np.linalg.norm(values) / np.linalg.norm(roots)) @ right
 
 
 def floor_of(matrix: torch.Tensor) -> float:

@@ -38,10 +38,10 @@ def test_every_rank_is_that_of_the_sorted_numbers(parts: list[list[float]]) -> N
 
 
 def test_numbers_that_differ_in_their_last_bit_are_told_apart() -> None:
-    one = np.float32(1.0)
-    values = np.array([np.nextafter(one, 2, dtype=np.float32), one, -one], dtype=np.float32)
-    found = [select([torch.from_numpy(values)], rank) for rank in (1, 2, 3)]
-    np.testing.assert_array_equal(found, np.sort(values))
+    unit = np.float32(1.0)
+    values = np.array([np.nextafter(unit, 2, dtype=np.float32), unit, -unit], dtype=np.float32)
+    selected = [select([torch.from_numpy(values)], rank) for rank in (1, 2, 3)]
+    np.testing.assert_array_equal(selected, np.sort(values))
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 4), (2, 3, 2)])

@@ -72,34 +72,34 @@ def test_against_the_decomposition(shape: tuple[int, int]) -> None:
         size = float(np.linalg.norm(matrix))
         clear = [share for share in SHARES if is_clear(matrix, share)]
         for share, power in itertools.product(clear, POWERS):
-            found = shaped(matrix, share, power)
+            outcome = shaped(matrix, share, power)
             expected = reshaped(matrix, share, power, NOISE * size)
-            wrong = np.linalg.norm(found - expected)
+            wrong = np.linalg.norm(outcome - expected)
             assert wrong <= 1e-8 * np.linalg.norm(expected), (name, share, power)
 
 
 @pytest.mark.usefixtures("few_columns")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_properties(shape: tuple[int, int]) -> None:
-    left = orthogonal(shape[0], 5)
+    left_rotation = orthogonal(shape[0], 5)
     right = orthogonal(shape[1], 6)
     for name, matrix in cases(shape).items():
         size = np.linalg.norm(matrix)
         assert np.linalg.norm(shaped(matrix) - matrix) <= 1e-12 * size
         sigma = np.linalg.svd(matrix, compute_uv=False)
-        elsewhere = left @ matrix @ right
+        elsewhere = left_rotation @ matrix @ right
         clear = [share for share in SHARES if is_clear(matrix, share)]
         for share, power in itertools.product(SHARES, POWERS):
-            found = shaped(matrix, share, power)
-            kept = sigma[: direction_count(share, shape)]
-            assert np.linalg.norm(found) == pytest.approx(np.linalg.norm(kept), rel=1e-8), name
-            assert np.linalg.matrix_rank(found, rtol=1e-9) <= direction_count(share, shape)
+            outcome = shaped(matrix, share, power)
+            values = sigma[: direction_count(share, shape)]
+            assert np.linalg.norm(outcome) == pytest.approx(np.linalg.norm(values), rel=1e-8), name
+            assert np.linalg.matrix_rank(outcome, rtol=1e-9) <= direction_count(share, shape)
             near = {"rtol": 0, "atol": 2e-8 * max(size, 1e-300)}  # Either is within 1e-8.
             turned = shaped(elsewhere, share, power)
             if share in clear:
-                np.testing.assert_allclose(turned, left @ found @ right, **near)
-                np.testing.assert_allclose(shaped(matrix.T, share, power), found.T, **near)
-                np.testing.assert_allclose(shaped(3 * matrix, share, power), 3 * found, **near)
+                np.testing.assert_allclose(turned, left_rotation @ outcome @ right, **near)
+                np.testing.assert_allclose(shaped(matrix.T, share, power), outcome.T, **near)
+                np.testing.assert_allclose(shaped(3 * matrix, share, power), 3 * outcome, **near)
 
 
 @pytest.mark.parametrize("power", [0.0, 0.1, 0.5])
@@ -107,9 +107,9 @@ def test_rounding_is_not_raised(power: float) -> None:
     """A matrix of rank 4 with the rounding of float32: as without it."""
     exact = spread((96, 128), np.array([4.0, 3.0, 2.0, 1.0]))
     coarse = exact.astype(np.float32).astype(np.float64)
-    found = shaped(coarse, power=power)
+    outcome = shaped(coarse, power=power)
     expected = reshaped(exact, 1.0, power, 0.0)
-    assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
+    assert np.linalg.norm(outcome - expected) <= 1e-6 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("shape", [(128, 512), (256, 256), (512, 128)], ids=str)

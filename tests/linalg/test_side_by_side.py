@@ -27,10 +27,10 @@ def test_the_callers_number_of_threads_stays_as_it_is() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        found = matrices_side_by_side(
+        counts = matrices_side_by_side(
             lambda _: torch.get_num_threads(), range(4), entries=4, device=CPU
         )
-        assert found == [1] * 4
+        assert counts == [1] * 4
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -30,9 +30,9 @@ def test_model_stock_goes_from_the_base_to_the_mean_with_the_angle() -> None:
 
 
 def test_model_stock_keeps_the_base_where_experts_point_apart() -> None:
-    found = run("model_stock", CASES["single"][[0, 0]] * np.array([1, -1])[:, None, None])
-    assert not found.delta.any()
-    assert "stays as in the base" in found.diagnostics.notes[0]
+    outcome = run("model_stock", CASES["single"][[0, 0]] * np.array([1, -1])[:, None, None])
+    assert not outcome.delta.any()
+    assert "stays as in the base" in outcome.diagnostics.notes[0]
 
 
 def test_slerp_ends_at_the_experts_and_keeps_their_length() -> None:
@@ -45,10 +45,10 @@ def test_slerp_ends_at_the_experts_and_keeps_their_length() -> None:
 
 def test_slerp_goes_straight_between_parallel_experts() -> None:
     delta = experts(1)[0]
-    for other in (3 * delta, -delta):
-        pair = np.array([delta, other])
-        found = merged("slerp", pair, t=0.25)
-        np.testing.assert_allclose(found, 0.75 * delta + 0.25 * other, atol=1e-6)
+    for second in (3 * delta, -delta):
+        pair = np.array([delta, second])
+        task_vector = merged("slerp", pair, t=0.25)
+        np.testing.assert_allclose(task_vector, 0.75 * delta + 0.25 * second, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["slerp", "nuslerp"])
@@ -80,8 +80,8 @@ def test_at_the_karcher_mean_the_pulls_of_all_experts_cancel() -> None:
 def test_from_a_change_to_none_the_angle_is_a_right_one() -> None:
     delta = experts(1)[0]
     for name in ("slerp", "nuslerp"):
-        found = merged(name, np.array([delta, 0 * delta]))
-        assert_close(found, math.sqrt(0.5) * delta)
+        task_vector = merged(name, np.array([delta, 0 * delta]))
+        assert_close(task_vector, math.sqrt(0.5) * delta)
 
 
 def test_columns_are_the_rows_of_the_transposed_matrix() -> None:
@@ -104,8 +104,8 @@ def test_directions_that_cancel_have_no_mean() -> None:
 def test_multislerp_counts_experts_that_changed_nothing_in_the_mean_norm() -> None:
     delta = experts(1)[0]
     assert_close(merged("multislerp", np.array([delta, 0 * delta])), 0.5 * delta)
-    found = merged("multislerp", experts(2), weights=[2.0, 2.0], normalize=False)
-    assert_close(found, 4 * merged("multislerp", experts(2)))
+    task_vector = merged("multislerp", experts(2), weights=[2.0, 2.0], normalize=False)
+    assert_close(task_vector, 4 * merged("multislerp", experts(2)))
 
 
 @pytest.mark.parametrize("name", ["karcher", "multislerp"])
@@ -121,21 +121,25 @@ def test_means_of_whole_weights(name: str) -> None:
         else oracle.multislerp(points, shares)
     )
     options = {"points": "weights", "base_weight": 2.0}
-    found = merged(name, deltas, weights=[1.0, 1.0, 0.5], **options)
-    assert norm(found + base - expected) < 1e-6 * norm(expected)
+    task_vector = merged(name, deltas, weights=[1.0, 1.0, 0.5], **options)
+    assert norm(task_vector + base - expected) < 1e-6 * norm(expected)
     alone = merged(name, deltas, points="weights", base_weight=0.0)
-    rest = points[1:]
+    expert_points = points[1:]
     ones = np.ones(3)
     karcher = name == "karcher"
-    expected = oracle.karcher(rest, ones, 10) if karcher else oracle.multislerp(rest, ones)
+    expected = (
+        oracle.karcher(expert_points, ones, 10)
+        if karcher
+        else oracle.multislerp(expert_points, ones)
+    )
     assert norm(alone + base - expected) < 1e-6 * norm(expected)
 
 
 def test_model_stock_row_by_row() -> None:
     deltas = experts(3)
-    found = merged("model_stock", deltas, filter_wise=True)
+    task_vector = merged("model_stock", deltas, filter_wise=True)
     expected = np.array([oracle.model_stock(deltas[:, row]) for row in range(deltas.shape[1])])
-    assert_close(found, expected)
+    assert_close(task_vector, expected)
     vectors = deltas[:, 0]
     assert_close(merged("model_stock", vectors, filter_wise=True), oracle.model_stock(vectors))
     opposite = run("model_stock", np.array([deltas[0], -deltas[0]]), filter_wise=True)

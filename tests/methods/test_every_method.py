@@ -48,7 +48,7 @@ IN_MODULES = {"smile"}
 SEEDED = {"dare_linear", "dare_ties", "della", "della_linear", "knots_dare_ties"}
 
 
-def given(method: MergeMethod[Any], deltas: Array) -> Array:
+def accepted_deltas(method: MergeMethod[Any], deltas: Array) -> Array:
     return deltas[: method.most]
 
 
@@ -87,7 +87,7 @@ def test_its_ranges_hold_its_defaults_and_presets_and_refuse_what_is_outside(
 
 @every
 def test_the_ends_of_every_range_merge(method: MergeMethod[Any]) -> None:
-    deltas = given(method, CASES["wide"])
+    deltas = accepted_deltas(method, CASES["wide"])
     for field in parameter_fields(method):
         low = field.low
         high = field.high
@@ -97,43 +97,43 @@ def test_the_ends_of_every_range_merge(method: MergeMethod[Any]) -> None:
         if low is not None:
             ends = [high, low + (1e-3 if field.low_open else 0)]
         dropping = method.name in {"della", "della_linear"}
-        others = {"epsilon": 0.0} if dropping and field.name == "density" else {}
+        options = {"epsilon": 0.0} if dropping and field.name == "density" else {}
         if dropping and field.name == "epsilon":
             ends = [0.0, 0.499]
         for end in ends:
-            assert run(method.name, deltas, **others, **{field.name: end}).delta.isfinite().all()
+            assert run(method.name, deltas, **options, **{field.name: end}).delta.isfinite().all()
 
 
 @every
 def test_the_result_is_float32_in_the_same_shape(method: MergeMethod[Any]) -> None:
     for name, deltas in cases_of(method).items():
-        found = run(method.name, given(method, deltas)).delta
-        assert found.dtype == torch.float32, name
-        assert found.shape == deltas.shape[1:], name
-        assert found.is_contiguous(), name
+        delta = run(method.name, accepted_deltas(method, deltas)).delta
+        assert delta.dtype == torch.float32, name
+        assert delta.shape == deltas.shape[1:], name
+        assert delta.is_contiguous(), name
 
 
 @every
 def test_experts_that_changed_nothing_give_nothing(method: MergeMethod[Any]) -> None:
-    found = merged(method.name, given(method, CASES["all-zero"]))
-    assert not found.any()
+    task_vector = merged(method.name, accepted_deltas(method, CASES["all-zero"]))
+    assert not task_vector.any()
 
 
 @every
 def test_empty_tensors_stay_empty(method: MergeMethod[Any]) -> None:
     for shape in ((0, 3), (3, 0)):
-        found = run(method.name, given(method, np.zeros((2, *shape))))
-        assert found.delta.shape == shape
+        outcome = run(method.name, accepted_deltas(method, np.zeros((2, *shape))))
+        assert outcome.delta.shape == shape
 
 
 @every
 def test_a_zero_expert_beside_others_does_no_harm(method: MergeMethod[Any]) -> None:
-    one, nothing, other = CASES["one-zero"]
-    deltas = np.array([one + other, nothing, one])
-    found = merged(method.name, given(method, deltas))
+    first, nothing, second = CASES["one-zero"]
+    deltas = np.array([first + second, nothing, first])
+    task_vector = merged(method.name, accepted_deltas(method, deltas))
     norms = np.linalg.norm(deltas.reshape(len(deltas), -1), axis=1)
-    assert np.linalg.norm(found) <= 2 * norms.sum()
-    assert found.any() or method.name in IN_MODULES
+    assert np.linalg.norm(task_vector) <= 2 * norms.sum()
+    assert task_vector.any() or method.name in IN_MODULES
 
 
 @every
@@ -153,28 +153,30 @@ def test_the_order_of_the_experts_does_not_matter(method: MergeMethod[Any]) -> N
         counts = [weights[t] for t in order]
         if len(tensors) > (method.most or len(tensors)):
             continue
-        one = method.merge(tensors, weights, parameters, **context(method, tensors))
+        outcome = method.merge(tensors, weights, parameters, **context(method, tensors))
         again = context(method, turned) | ({"random_key": there} if method.seeded else {})
-        other = method.merge(turned, counts, parameters, **again)
-        error = relative_error(other.delta.double().numpy(), one.delta.double().numpy())
+        turned_outcome = method.merge(turned, counts, parameters, **again)
+        error = relative_error(
+            turned_outcome.delta.double().numpy(), outcome.delta.double().numpy()
+        )
         assert error < 1e-6, name
 
 
 @every
 def test_the_task_vectors_are_left_as_they_were(method: MergeMethod[Any]) -> None:
-    tensors = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    tensors = [torch.tensor(delta).float() for delta in accepted_deltas(method, CASES["square"])]
     doubles = [tensor.double() for tensor in tensors]
     for deltas in (tensors, doubles):
         before = [delta.clone() for delta in deltas]
         extra = context(method, deltas)
         method.merge(deltas, [2.0] * len(deltas), checked_parameters(method, {}), **extra)
-        assert all(torch.equal(one, two) for one, two in zip(deltas, before, strict=True))
+        assert all(torch.equal(delta, two) for delta, two in zip(deltas, before, strict=True))
 
 
 @every
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_non_finite_task_vector_is_named(method: MergeMethod[Any], bad: float) -> None:
-    deltas = given(method, CASES["square"][:2]).copy()
+    deltas = accepted_deltas(method, CASES["square"][:2]).copy()
     count = len(deltas)
     deltas[-1, 3, 4] = bad
     with pytest.raises(MethodError, match=f"Task vector {count} of {count} holds NaN or Inf"):
@@ -201,8 +203,8 @@ def test_what_cannot_be_merged_is_refused(method: MergeMethod[Any]) -> None:
 
 @every
 def test_matrix_methods_refuse_other_tensors(method: MergeMethod[Any]) -> None:
-    others = ("vector",) if needs_data(method) else ("scalar", "vector", "convolution")
-    for case in others if method.kind is Kind.MATRIX else ():
+    cases = ("vector",) if needs_data(method) else ("scalar", "vector", "convolution")
+    for case in cases if method.kind is Kind.MATRIX else ():
         with pytest.raises(MethodError, match="merges matrices"):
             run(method.name, CASES[case])
 
@@ -212,7 +214,7 @@ def test_matrix_methods_refuse_other_tensors(method: MergeMethod[Any]) -> None:
 def test_by_either_library_and_in_parts_it_is_the_same(
     method: MergeMethod[Any], shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deltas = given(method, experts(3, *shape))
+    deltas = accepted_deltas(method, experts(3, *shape))
     monkeypatch.setattr(products, "uses_numpy", lambda: False)
     expected = merged(method.name, deltas)
     monkeypatch.setattr(products, "uses_numpy", lambda: True)
@@ -225,13 +227,13 @@ def test_by_either_library_and_in_parts_it_is_the_same(
 def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> None:
     if method.kind is not Kind.ENTRY:
         return
-    cases = given(method, CASES["square"])
+    cases = accepted_deltas(method, CASES["square"])
     deltas = [torch.tensor(case).float().reshape(-1) for case in cases]
     weights = [1.0] * len(cases)
     extra, parameters = context(method, deltas), checked_parameters(method, {})
-    whole = method.merge(deltas, weights, parameters, **extra).delta
+    expected = method.merge(deltas, weights, parameters, **extra).delta
     parts = list(zip(*(delta.split(100) for delta in deltas), strict=True))
-    known = extra.get("findings") or {}
+    findings = extra.get("findings") or {}
     here = extra.get("random_key")
 
     def carry_out(survey: Survey) -> Findings:
@@ -242,10 +244,12 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
 
         return findings_in_passes(survey, measured)
 
-    each = [parameters] * len(deltas)
-    before = SurveyContext(parameters=each, weights=weights, findings=known, random_key=here)
+    by_expert = [parameters] * len(deltas)
+    before = SurveyContext(
+        parameters=by_expert, weights=weights, findings=findings, random_key=here
+    )
     surveys = method.surveys_over(Range.TENSOR, parameters)
-    found = context_after(surveys, before, carry_out).findings
+    all_findings = context_after(surveys, before, carry_out).findings
 
     def merged(findings: Findings) -> list[Merged]:
         pieces = []
@@ -257,13 +261,13 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
             pieces.append(method.merge(part, weights, parameters, **reported))
         return pieces
 
-    votes = sum((piece.vote for piece in merged(found)), Vote())
+    votes = sum((piece.vote for piece in merged(all_findings)), Vote())
     assert method.votes or votes == Vote()
     decided = {SURPLUS: (votes.surplus,) * len(deltas)} if method.votes else {}
-    joined = [piece.delta for piece in merged({**found, **decided})]
+    joined = [piece.delta for piece in merged({**all_findings, **decided})]
     # Coefficients of SCE are sums over the tensor, which round differently in parts.
     close = 1e-6 if method.name == "sce" else 0
-    torch.testing.assert_close(torch.cat(joined), whole, rtol=close, atol=0)
+    torch.testing.assert_close(torch.cat(joined), expected, rtol=close, atol=0)
 
 
 def _measured(method: MergeMethod[Any], part: Sequence[torch.Tensor]) -> dict[str, Any]:
@@ -273,46 +277,48 @@ def _measured(method: MergeMethod[Any], part: Sequence[torch.Tensor]) -> dict[st
 
 @every
 def test_a_method_that_needs_data_says_so_without(method: MergeMethod[Any]) -> None:
-    tensors = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    tensors = [torch.tensor(delta).float() for delta in accepted_deltas(method, CASES["square"])]
     if method.need(checked_parameters(method, {})) is None:
         assert "measured" not in context(method, tensors)
         return
     extra = context(method, tensors) | {"measured": None}
     with pytest.raises(MethodError, match="needs data: give every expert a task"):
         method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), **extra)
-    other = context(method, tensors[:2])["measured"]
+    measured = context(method, tensors[:2])["measured"]
     with pytest.raises(MethodError, match="not belong to these 5 experts"):
-        method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), measured=other)
+        method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), measured=measured)
 
 
 @every
 def test_a_survey_of_the_model_uses_the_parameters_that_are_declared(
     method: MergeMethod[Any],
 ) -> None:
-    tensors = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    tensors = [torch.tensor(delta).float() for delta in accepted_deltas(method, CASES["square"])]
     if not method.surveys:
         return
     over_model = {"trim": "model", "norms": "model", "variant": "layer-wise++"}
     fields = {field.name: field for field in parameter_fields(method)}
-    usual = {name: value for name, value in over_model.items() if name in fields}
-    surveys = method.surveys_over(Range.MODEL, checked_parameters(method, usual))
+    choices = {name: value for name, value in over_model.items() if name in fields}
+    surveys = method.surveys_over(Range.MODEL, checked_parameters(method, choices))
     if not surveys:
         return
     used = {name for survey in surveys for name in survey.uses or fields}
 
-    def found(**parameters: object) -> Findings | None:
-        checked = checked_parameters(method, {**usual, **parameters})
+    def findings_with(**parameters: object) -> Findings | None:
+        checked = checked_parameters(method, {**choices, **parameters})
         return surveyed_model(method, checked, [tensors])
 
     for name, field in fields.items():
-        others = field.choices or ([not field.default] if field.kind == "bool" else [1])
-        same = all(found(**{name: other}) == found() for other in others)
+        alternatives = field.choices or ([not field.default] if field.kind == "bool" else [1])
+        same = all(
+            findings_with(**{name: alternative}) == findings_with() for alternative in alternatives
+        )
         assert same == (name not in used), name
 
 
 @every
 def test_a_survey_is_asked_for_where_it_is_missing(method: MergeMethod[Any]) -> None:
-    tensors = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    tensors = [torch.tensor(delta).float() for delta in accepted_deltas(method, CASES["square"])]
     extra = context(method, tensors)
     if "findings" not in extra or extra.pop("findings") is None:
         return
@@ -320,21 +326,23 @@ def test_a_survey_is_asked_for_where_it_is_missing(method: MergeMethod[Any]) -> 
         return
     with pytest.raises(MethodError, match="survey of the whole model; run one first"):
         method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), **extra)
-    other = {"findings": {"threshold": (1.0,)}}
+    foreign_findings = {"findings": {"threshold": (1.0,)}}
     with pytest.raises(MethodError, match="does not have these 5 experts"):
-        method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), **extra, **other)
+        method.merge(
+            tensors, [1.0] * 5, checked_parameters(method, {}), **extra, **foreign_findings
+        )
 
 
 @every
 def test_only_seeded_methods_depend_on_the_place(method: MergeMethod[Any]) -> None:
     assert method.seeded == (method.name in SEEDED)
-    deltas = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    deltas = [torch.tensor(delta).float() for delta in accepted_deltas(method, CASES["square"])]
     weights = [1.0] * len(deltas)
     parameters = checked_parameters(method, {})
-    found = context(method, deltas)
-    found.pop("random_key", None)
+    extra = context(method, deltas)
+    extra.pop("random_key", None)
     if not method.seeded:
-        assert method.merge(deltas, weights, parameters, **found).delta.shape == (24, 24)
+        assert method.merge(deltas, weights, parameters, **extra).delta.shape == (24, 24)
         return
     with pytest.raises(MethodError, match="draws random numbers"):
         method.merge(deltas, weights, parameters)

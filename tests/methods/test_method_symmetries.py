@@ -44,10 +44,10 @@ def test_rotating_inputs_and_outputs_rotates_the_result(
     name: str, parameters: dict[str, Any]
 ) -> None:
     deltas = experts(3)
-    left = orthogonal(12, 1)
+    left_rotation = orthogonal(12, 1)
     right = orthogonal(15, 2)
-    expected = left @ merged(name, deltas, **parameters) @ right
-    assert_close(merged(name, left @ deltas @ right, **parameters), expected, 1e-4)
+    expected = left_rotation @ merged(name, deltas, **parameters) @ right
+    assert_close(merged(name, left_rotation @ deltas @ right, **parameters), expected, 1e-4)
 
 
 @pytest.mark.parametrize("name", ["ties", "breadcrumbs", "consensus_ta", "nan", "sce", "pcb"])
@@ -85,8 +85,8 @@ def test_weights_multiply_the_task_vectors(name: str, parameters: dict[str, Any]
     deltas = experts(3)
     weights = [0.5, 2.0, 0.25]
     multiplied = deltas * np.array(weights)[:, None, None]
-    found = merged(name, deltas, weights=weights, **parameters)
-    assert_close(found, merged(name, multiplied, **parameters))
+    task_vector = merged(name, deltas, weights=weights, **parameters)
+    assert_close(task_vector, merged(name, multiplied, **parameters))
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ def _products_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("check", CHECKS, ids=str)
 def test_a_method_is_its_formula(check: Check) -> None:
-    found = errors(check)
-    assert len(found) == len(check.cases) > 0
-    for name, error in found.items():
+    by_case = errors(check)
+    assert len(by_case) == len(check.cases) > 0
+    for name, error in by_case.items():
         assert error <= LARGEST_ERROR, name
 
 
@@ -45,23 +45,26 @@ def test_methods_for_any_tensor_are_tried_on_any_tensor() -> None:
 def test_ties_counts_weights_in_election_and_mean(combine: str) -> None:
     deltas = CASES["square"]
     weights = np.array([0.3, 2.0, 1.0, 0.1, 0.7])
-    found = merged("ties", deltas, weights=weights.tolist(), combine=combine)
-    assert oracle.relative_error(found, oracle.ties(deltas, 0.2, combine, weights)) < LARGEST_ERROR
+    task_vector = merged("ties", deltas, weights=weights.tolist(), combine=combine)
+    assert (
+        oracle.relative_error(task_vector, oracle.ties(deltas, 0.2, combine, weights))
+        < LARGEST_ERROR
+    )
 
 
 def test_karcher_counts_weights() -> None:
     deltas = CASES["wide"]
     weights = np.array([0.5, 2.0, 1.2])
-    found = merged("karcher", deltas, weights=weights.tolist())
+    task_vector = merged("karcher", deltas, weights=weights.tolist())
     expected = oracle.karcher(deltas, weights, 10)
-    assert oracle.relative_error(found, expected) < LARGEST_ERROR
+    assert oracle.relative_error(task_vector, expected) < LARGEST_ERROR
 
 
 def test_nuslerp_takes_its_position_from_the_weights_and_can_go_row_by_row() -> None:
-    one, other = CASES["wide"][:2]
-    found = merged("nuslerp", np.array([one, other]), weights=[3.0, 1.0], row_wise=True)
-    rows = [oracle.slerp(a, b, 0.25, 1 - 1e-15) for a, b in zip(one, other, strict=True)]
-    assert oracle.relative_error(found, np.array(rows)) < LARGEST_ERROR
+    first, second = CASES["wide"][:2]
+    task_vector = merged("nuslerp", np.array([first, second]), weights=[3.0, 1.0], row_wise=True)
+    rows = [oracle.slerp(a, b, 0.25, 1 - 1e-15) for a, b in zip(first, second, strict=True)]
+    assert oracle.relative_error(task_vector, np.array(rows)) < LARGEST_ERROR
 
 
 def test_a_float64_task_vector_keeps_its_digits() -> None:
@@ -69,8 +72,8 @@ def test_a_float64_task_vector_keeps_its_digits() -> None:
     tiny = 1e-12
     deltas = [torch.tensor([1.0 + tiny], dtype=torch.float64), torch.tensor([-1.0]).double()]
     method = METHODS["ties"]
-    found = method.merge(deltas, [1.0, 1.0], method.parameters(density=1.0))
-    assert float(found.delta) == 1.0
+    outcome = method.merge(deltas, [1.0, 1.0], method.parameters(density=1.0))
+    assert float(outcome.delta) == 1.0
 
 
 @pytest.mark.parametrize("weights", [[0.3, 2.0, 1.0, 0.1, 0.7], [1.0, -0.5, 0.0, 2.0, 0.1]])
@@ -78,8 +81,8 @@ def test_sums_and_means_count_weights(weights: list[float]) -> None:
     for deltas in CASES.values():
         used = (4 * weights)[: len(deltas)]
         total = np.tensordot(used, deltas, 1)
-        found = merged("task_arithmetic", deltas, weights=used, scaling=0.7)
-        assert oracle.relative_error(found, 0.7 * total) < LARGEST_ERROR
+        task_vector = merged("task_arithmetic", deltas, weights=used, scaling=0.7)
+        assert oracle.relative_error(task_vector, 0.7 * total) < LARGEST_ERROR
         mean = merged("linear", deltas, weights=used)
         assert oracle.relative_error(mean, total / sum(used)) < LARGEST_ERROR
 

@@ -19,8 +19,8 @@ from tests.helpers.method_cases import context, matrix_cases
 EVERY = pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 
 
-def given(method: MergeMethod[Any]) -> tuple[list[torch.Tensor], Any]:
-    deltas = [torch.tensor(each, dtype=torch.float32) for each in matrix_cases()["tall"]]
+def merge_inputs(method: MergeMethod[Any]) -> tuple[list[torch.Tensor], Any]:
+    deltas = [torch.tensor(delta, dtype=torch.float32) for delta in matrix_cases()["tall"]]
     few = {"steps": 3} if "steps" in method.parameters.__dataclass_fields__ else {}
     return deltas[: method.most], checked_parameters(method, few)
 
@@ -44,7 +44,7 @@ def test_what_gram_matrices_show_takes_no_singular_value_decomposition(name: str
 
 @EVERY
 def test_it_merges_on_a_gpu_what_it_merges_on_the_processor(method: MergeMethod[Any]) -> None:
-    deltas, parameters = given(method)
+    deltas, parameters = merge_inputs(method)
     reported = context(method, deltas, parameters)
     weights = [1.0, 0.5, 2.0, 1.0][: len(deltas)]
     expected = method.merge(deltas, weights, parameters, **reported)
@@ -52,16 +52,16 @@ def test_it_merges_on_a_gpu_what_it_merges_on_the_processor(method: MergeMethod[
         there = [delta.to(GPU) for delta in deltas]
         base = reported["base"].to(GPU)
         if "measured" in reported:
-            each = [one.to(GPU) for one in reported["measured"].by_expert]
-            values = {name: one.to(GPU) for name, one in reported["measured"].values.items()}
-            reported["measured"] = replace(reported["measured"], by_expert=each, values=values)
+            by_expert = [tensor.to(GPU) for tensor in reported["measured"].by_expert]
+            values = {name: tensor.to(GPU) for name, tensor in reported["measured"].values.items()}
+            reported["measured"] = replace(reported["measured"], by_expert=by_expert, values=values)
         stand_in.forget()
-        found = method.merge(there, weights, parameters, **reported | {"base": base})
-        delta = found.delta.cpu()
-    assert found.delta.device == GPU
+        outcome = method.merge(there, weights, parameters, **reported | {"base": base})
+        delta = outcome.delta.cpu()
+    assert outcome.delta.device == GPU
     torch.testing.assert_close(delta, expected.delta, rtol=1e-6, atol=1e-7)
     for figure in ("gamma", "energies", "notes", "warnings"):
-        assert getattr(found.diagnostics, figure) == getattr(expected.diagnostics, figure)
+        assert getattr(outcome.diagnostics, figure) == getattr(expected.diagnostics, figure)
     # Random numbers come from the processor, so that every device gets the same; nothing else
     # as large as a matrix does.
     large = [size for size in stand_in.uploads if size >= delta.numel() * 4]
@@ -82,12 +82,12 @@ def test_tsv_m_in_float32_stays_on_the_gpu(shape: tuple[int, int]) -> None:
     with DeviceStandIn().installed() as stand_in:
         there = [delta.to(GPU) for delta in deltas]
         stand_in.forget()
-        found = tsv_m.merge(there, [1.0] * 3, parameters, tolerance=tolerance)
+        outcome = tsv_m.merge(there, [1.0] * 3, parameters, tolerance=tolerance)
         assert max(stand_in.downloads, default=0) < 8 * min(shape)
         assert max(stand_in.uploads, default=0) <= 8 * PROBES * max(shape)
-        delta = found.delta.cpu()
-    assert found.delta.device == GPU
-    assert "in float32" in found.diagnostics.precision
+        delta = outcome.delta.cpu()
+    assert outcome.delta.device == GPU
+    assert "in float32" in outcome.diagnostics.precision
     torch.testing.assert_close(delta, expected.delta, rtol=1e-3, atol=1e-4)
 
 
@@ -95,7 +95,7 @@ def test_tsv_m_in_float32_stays_on_the_gpu(shape: tuple[int, int]) -> None:
 def test_a_batch_on_a_gpu_is_what_each_is_alone(method: MergeMethod[Any]) -> None:
     if method.merge_batch is None:
         pytest.skip("it merges one matrix at a time")
-    deltas, parameters = given(method)
+    deltas, parameters = merge_inputs(method)
     for tau in (0.0, 100.0):
         chosen = replace(parameters, tau=tau, epsilon=1e-3)
         with DeviceStandIn().installed():
@@ -103,8 +103,8 @@ def test_a_batch_on_a_gpu_is_what_each_is_alone(method: MergeMethod[Any]) -> Non
                 MethodInput([delta.to(GPU) * scale for delta in deltas], [1.0] * len(deltas))
                 for scale in (1, 3)
             ]
-            found = [each.delta.cpu() for each in method.merge_batch(layers, chosen)]
-        for scale, merged in zip((1, 3), found, strict=True):
+            batch = [outcome.delta.cpu() for outcome in method.merge_batch(layers, chosen)]
+        for scale, merged in zip((1, 3), batch, strict=True):
             alone = method.merge([delta * scale for delta in deltas], [1.0] * len(deltas), chosen)
             torch.testing.assert_close(merged, alone.delta, rtol=1e-4, atol=1e-6)
 
@@ -137,8 +137,8 @@ def test_ace_waits_for_the_gpu_as_seldom_whatever_the_size(
     weights = [1.0] * 5
     epsilon, tolerance = NUMBERS[numbers]
     epsilon *= 0.03 if shape == SHAPES[0] else 1.0  # its energies are smaller
-    given = REGIMES[regime] | {"epsilon": epsilon}
-    parameters = checked_parameters(METHODS["ace"], given)
+    options = REGIMES[regime] | {"epsilon": epsilon}
+    parameters = checked_parameters(METHODS["ace"], options)
     with DeviceStandIn().installed() as stand_in:
         there = [delta.to(GPU) for delta in deltas]
         base = torch.ones(shape).to(GPU)

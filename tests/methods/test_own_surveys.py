@@ -77,9 +77,9 @@ def recipe(tmp_path: Path) -> Path:
 
 
 def merged(recipe: Path, name: str = "out", **keys: object) -> dict[str, torch.Tensor]:
-    given = {**json.loads(recipe.read_text()), **keys}
+    document = {**json.loads(recipe.read_text()), **keys}
     file = recipe.with_name(f"{name}.yaml")
-    file.write_text(json.dumps(given))
+    file.write_text(json.dumps(document))
     workbench.merge(file, recipe.with_name(name), device="cpu")
     return load_file(recipe.with_name(name) / "model.safetensors")
 
@@ -117,17 +117,17 @@ def test_it_merges_by_the_threshold_of_the_whole_model(recipe: Path) -> None:
         least = sizes.sort(descending=True).values[int(0.3 * len(sizes)) - 1]
         for name, change in changes.items():
             expected[name] = expected[name] + weight * change * (change.abs() >= least)
-    found = merged(recipe)
+    tensors = merged(recipe)
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor)
+        torch.testing.assert_close(tensors[name], tensor)
 
 
 @pytest.mark.usefixtures("example")
 def test_streamed_in_parts_it_is_the_same(recipe: Path, request: pytest.FixtureRequest) -> None:
-    whole = merged(recipe, "whole")
+    expected = merged(recipe, "whole")
     request.getfixturevalue("small_parts")
     for name, tensor in merged(recipe, "parts").items():
-        assert torch.equal(tensor, whole[name]), name
+        assert torch.equal(tensor, expected[name]), name
 
 
 @pytest.mark.usefixtures("example")
@@ -146,9 +146,9 @@ def clipped(deltas: Any, weights: Any, parameters: Any, findings: Any, **_: obje
     return Merged(delta=total)
 
 
-def norms_of_small(known: SurveyContext) -> SumSurvey:
+def norms_of_small(context: SurveyContext) -> SumSurvey:
     """Depends on the findings of the first survey, for each of the experts."""
-    limits = known.findings["norm"]
+    limits = context.findings["norm"]
 
     def figures(deltas: Sequence[torch.Tensor], _start: int) -> Iterator[tuple[float]]:
         for delta, limit in zip(deltas, limits, strict=True):
@@ -167,17 +167,17 @@ def test_surveys_of_either_range_run_in_order(
 ) -> None:
     surveys = (
         MethodSurvey(
-            survey=lambda known: norms_survey(len(known.parameters)), over=over, finds=("norm",)
+            survey=lambda context: norms_survey(len(context.parameters)), over=over, finds=("norm",)
         ),
         MethodSurvey(survey=norms_of_small, over=over, finds=("clipped norm",)),
     )
     options = {"title": "T", "summary": "S", "kind": kind, "surveys": surveys}
     register_method(name="own", **options)(clipped)
     keys = {"merge_method": "own", "parameters": {}, "after": after}
-    whole = merged(recipe, "whole", **keys)
+    expected = merged(recipe, "whole", **keys)
     request.getfixturevalue("small_parts")
     for name, tensor in merged(recipe, "parts", **keys).items():
-        torch.testing.assert_close(tensor, whole[name])
+        torch.testing.assert_close(tensor, expected[name])
     states = [load_file(recipe.with_name(name) / "model.safetensors") for name in NAMES[:3]]
     names = [name for name in SHAPES if kind is not Kind.MATRIX or "weight" in name]
     for name in names:
@@ -189,12 +189,12 @@ def test_surveys_of_either_range_run_in_order(
             total += change.clamp(-1, 1) / sum(squares)
         if total.ndim == 2:  # of which the steps after the method are
             total *= after.get("scale", 1.0)
-        torch.testing.assert_close(whole[name] - states[0][name], total, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(expected[name] - states[0][name], total, rtol=1e-4, atol=1e-5)
 
 
-def nothing(known: SurveyContext) -> RankSurvey:
+def nothing(context: SurveyContext) -> RankSurvey:
     """Finds another name than the one that is declared below."""
-    return trim_survey([0.5 for _ in known.parameters])
+    return trim_survey([0.5 for _ in context.parameters])
 
 
 @pytest.mark.parametrize(

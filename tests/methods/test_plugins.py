@@ -84,14 +84,14 @@ def models(folder: Path) -> Path:
 def test_it_merges_is_listed_compared_and_reported_by_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = tmp_path / "config" / "ace-workbench" / "methods"
-    own.mkdir(parents=True)
-    shutil.copy(EXAMPLE, own / "median.py")
+    methods_folder = tmp_path / "config" / "ace-workbench" / "methods"
+    methods_folder.mkdir(parents=True)
+    shutil.copy(EXAMPLE, methods_folder / "median.py")
     recipe = models(tmp_path)
     home = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     out = tmp_path / "out"
-    found = ace_gui_process("merge", recipe, "--out", out, **home)
-    assert found.returncode == 0, found.stderr
+    process = ace_gui_process("merge", recipe, "--out", out, **home)
+    assert process.returncode == 0, process.stderr
     read = {
         name: load_file(tmp_path / name / "model.safetensors")["layer.weight"]
         for name in ("base", "a", "b", "c")
@@ -111,8 +111,8 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(
             ("compare", recipe, "--methods", "median,linear", "--json", table),
             ("report", recipe, "--out", page),
         ):
-            found = ace_gui(*words)
-            assert found.returncode == 0, found.stderr
+            process = ace_gui(*words)
+            assert process.returncode == 0, process.stderr
     assert "median" in json.dumps(json.loads(table.read_text()))
     assert "Median" in page.read_text()
 
@@ -181,10 +181,10 @@ def test_an_endless_plugin_is_stopped_in_any_thread_and_without_an_alarm(
     if not alarm:
         monkeypatch.delattr(signal, "SIGALRM")
     (folder / "bad.py").write_text(text)
-    with ThreadPoolExecutor(1) as other:
-        (problem,) = other.submit(plugins.load_plugins).result(20)
+    with ThreadPoolExecutor(1) as pool:
+        (problem,) = pool.submit(plugins.load_plugins).result(20)
         assert "TimeoutError" in problem
-        assert other.submit(sum, range(99)).result(20) == 4851  # the thread goes on
+        assert pool.submit(sum, range(99)).result(20) == 4851  # the thread goes on
     if not alarm:
         (problem,) = plugins.load_plugins()
         assert "TimeoutError" in problem
@@ -249,7 +249,7 @@ def test_what_a_method_returns_is_checked(what: str, kind: Kind, tmp_path: Path)
     make, said = RETURNED[what]
 
     @register_method(name="own", title="T", summary="S", kind=kind)
-    def own(deltas, weights, parameters, **_: object) -> Any:
+    def user_method(deltas, weights, parameters, **_: object) -> Any:
         return make(deltas[0].clone())
 
     with pytest.raises(MethodError, match=said) as caught:
@@ -278,7 +278,7 @@ def test_what_a_method_may_return(
     make: Callable[[torch.Tensor], torch.Tensor], kind: Kind, tmp_path: Path
 ) -> None:
     @register_method(name="own", title="T", summary="S", kind=kind)
-    def own(deltas, weights, parameters, **_: object) -> Merged:
+    def user_method(deltas, weights, parameters, **_: object) -> Merged:
         return Merged(delta=make(deltas[0].clone()))
 
     workbench.merge(by_own_method(tmp_path), tmp_path / "out", device="cpu")

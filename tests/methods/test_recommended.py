@@ -25,12 +25,12 @@ def test_the_recommended_merge_is_its_formula(shape: tuple[int, int], length: fl
     merged = merge_state_dicts({LAYER: base}, [{LAYER: expert} for expert in experts], method=NAME)
     base_OI = base.double()
     centred = [(expert.double() - base_OI) for expert in experts]
-    centred = [each - each.mean(0, keepdim=True) for each in centred]
-    squares = [each.mT @ each for each in centred]
+    centred = [delta - delta.mean(0, keepdim=True) for delta in centred]
+    squares = [delta.mT @ delta for delta in centred]
     traces = [float(square.trace()) for square in squares]
     identity = torch.eye(inputs, dtype=torch.float64)
-    normalised = [each / trace for each, trace in zip(squares, traces, strict=True)]
-    ridged = [each + ALPHA / inputs * identity for each in normalised]
+    normalised = [square / trace for square, trace in zip(squares, traces, strict=True)]
+    ridged = [square + ALPHA / inputs * identity for square in normalised]
     prior = torch.ones(inputs, 1, dtype=torch.float64) @ torch.stack(normalised).sum(0).mean(
         0, keepdim=True
     )
@@ -39,8 +39,8 @@ def test_the_recommended_merge_is_its_formula(shape: tuple[int, int], length: fl
     root = math.sqrt(sum(traces) / len(traces))
     longest = max(root, min(math.sqrt(len(traces)) * root, DELTA * float(base_OI.norm())))
     assert (longest < 1.3 * float(solved.norm())) == (length > 0.1)  # the cap limits, or not
-    left, values, right = torch.linalg.svd(solved, full_matrices=False)
-    even = left @ torch.diag(values.sqrt()) @ right
+    left_vectors, values, right = torch.linalg.svd(solved, full_matrices=False)
+    even = left_vectors @ torch.diag(values.sqrt()) @ right
     even *= solved.norm() / even.norm()
     change = min(1.3, longest / float(solved.norm())) * even
     error = (merged[LAYER].double() - base_OI - change).norm() / change.norm()

@@ -67,13 +67,13 @@ SOURCES = {
 def test_other_defaults_than_the_sources_are_listed_with_their_reason(
     method: str, name: str
 ) -> None:
-    found = next(field for field in method_info(method).fields if field.name == name)
-    assert found.default != SOURCES[method, name]
-    assert found.differs
-    assert found.help.endswith(found.differs)
+    parameter = next(field for field in method_info(method).fields if field.name == name)
+    assert parameter.default != SOURCES[method, name]
+    assert parameter.differs
+    assert parameter.help.endswith(parameter.differs)
     printed = " ".join(CliRunner().invoke(app, ["methods", method]).output.split())
     _, _, listed = printed.partition("Defaults that differ from the sources")
-    assert " ".join(found.differs.split()) in listed
+    assert " ".join(parameter.differs.split()) in listed
     assert listed.count(f" {name} = ") == 1
 
 
@@ -113,9 +113,9 @@ def test_an_unknown_method_names_the_closest_or_all() -> None:
 
 
 def test_missing_values_are_the_defaults_and_whole_numbers_will_do() -> None:
-    given = checked_parameters(get_method("ace"), {"scaling": 2, "epsilon": 1e-3})
-    assert given == AceParameters(scaling=2.0, epsilon=1e-3)
-    assert isinstance(given.scaling, float)
+    parameters = checked_parameters(get_method("ace"), {"scaling": 2, "epsilon": 1e-3})
+    assert parameters == AceParameters(scaling=2.0, epsilon=1e-3)
+    assert isinstance(parameters.scaling, float)
 
 
 def test_an_unknown_parameter_names_the_closest() -> None:

@@ -46,15 +46,15 @@ def test_the_error_does_not_show_beside_the_rounding(check: Check, dtype: torch.
     base, deltas = weights((24, 36), dtype)
     method = METHODS[check.method]
     parameters = checked_parameters(method, check.parameters)
-    given: dict[str, Any] = context(method, deltas, parameters)
-    given |= {"base": base, "tolerance": tolerance_of(base, dtype)}
-    found = method.merge(deltas, [1.0] * T, parameters, **given).delta.double()
+    extra: dict[str, Any] = context(method, deltas, parameters)
+    extra |= {"base": base, "tolerance": tolerance_of(base, dtype)}
+    delta = method.merge(deltas, [1.0] * T, parameters, **extra).delta.double()
     exact = torch.from_numpy(check.oracle(torch.stack(deltas).double().numpy()))
     if dtype == torch.float32:
-        assert oracle.relative_error(found.numpy(), exact.numpy()) <= LARGEST_ERROR
+        assert oracle.relative_error(delta.numpy(), exact.numpy()) <= LARGEST_ERROR
         return
     merged = base.double() + exact
-    ours = ((base.double() + found).to(dtype).double() - merged).norm()
+    ours = ((base.double() + delta).to(dtype).double() - merged).norm()
     best = (merged.to(dtype).double() - merged).norm()
     assert float(ours) <= 1.02 * float(best)
 
@@ -67,13 +67,13 @@ def test_ties_keeps_all_that_are_as_large_as_the_last_one() -> None:
     changes = [torch.randn(300, 300, generator=generator) * 1e-4 for _ in range(T)]
     deltas = torch.stack([(base + change).bfloat16().float() - base for change in changes])
     exact = deltas.double().numpy()
-    equal = [np.mean(abs(own) == np.quantile(abs(own), 0.8, method="lower")) for own in exact]
+    equal = [np.mean(abs(delta) == np.quantile(abs(delta), 0.8, method="lower")) for delta in exact]
     assert min(equal) > 0.1
 
     parameters = {"density": 0.2, "trim": "tensor"}
     checked = checked_parameters(METHODS["ties"], parameters)
-    found = METHODS["ties"].merge(list(deltas), [1.0] * T, checked).delta
-    assert oracle.relative_error(found.double().numpy(), oracle.ties(exact, 0.2)) <= 1e-7
+    task_vector = METHODS["ties"].merge(list(deltas), [1.0] * T, checked).delta
+    assert oracle.relative_error(task_vector.double().numpy(), oracle.ties(exact, 0.2)) <= 1e-7
 
     forwards, backwards = (_ties_of_so_many(exact, 0.2, step) for step in (1, -1))
     assert oracle.relative_error(forwards, backwards) > 0.3
@@ -82,9 +82,9 @@ def test_ties_keeps_all_that_are_as_large_as_the_last_one() -> None:
 def _ties_of_so_many(deltas: NDArray[np.float64], density: float, step: int) -> NDArray[np.float64]:
     """TIES with exactly the wanted share: of equal entries the first ones, or the last ones."""
     trimmed = np.zeros((T, deltas[0].size))
-    for kept, own in zip(trimmed, deltas.reshape(T, -1)[:, ::step], strict=True):
-        indices = np.argsort(-abs(own), kind="stable")[: int(density * own.size)]
-        kept[indices] = own[indices]
+    for row, entries in zip(trimmed, deltas.reshape(T, -1)[:, ::step], strict=True):
+        indices = np.argsort(-abs(entries), kind="stable")[: int(density * entries.size)]
+        row[indices] = entries[indices]
     return oracle.elect(trimmed[:, ::step].reshape(deltas.shape), "mean", None, "positive")
 
 
@@ -95,14 +95,14 @@ def test_wudi_steps_in_float32_where_16_bits_show_no_more(
 ) -> None:
     base, deltas = weights(shape, dtype)
     tolerance = tolerance_of(base, dtype)
-    found = wudi(deltas, [1.0] * T, WudiParameters(), tolerance=tolerance)
+    outcome = wudi(deltas, [1.0] * T, WudiParameters(), tolerance=tolerance)
     strict = wudi(deltas, [1.0] * T, WudiParameters())
     if dtype == torch.float32:
-        assert torch.equal(found.delta, strict.delta)
-        assert "float64" in found.diagnostics.precision
+        assert torch.equal(outcome.delta, strict.delta)
+        assert "float64" in outcome.diagnostics.precision
         return
-    assert str(dtype).removeprefix("torch.") in found.diagnostics.precision
-    error = float((found.delta.double() - strict.delta.double()).norm() / strict.delta.norm())
+    assert str(dtype).removeprefix("torch.") in outcome.diagnostics.precision
+    error = float((outcome.delta.double() - strict.delta.double()).norm() / strict.delta.norm())
     assert 0 < error <= tolerance.relative(float(strict.delta.norm()))
 
 
@@ -111,15 +111,15 @@ def test_wudi_in_float32_that_strays_is_done_again_in_float64() -> None:
     _, deltas = weights((48, 32), torch.float32)
     impossible = Tolerance(rounding=1e-30, source="a test")
     parameters = WudiParameters(learning_rate=1.0, steps=300)  # steps far larger than the weights
-    found = wudi(deltas, [1.0] * T, parameters, tolerance=impossible)
-    assert torch.equal(found.delta, wudi(deltas, [1.0] * T, parameters).delta)
-    assert found.diagnostics.precision.startswith("Computed in float64")
+    outcome = wudi(deltas, [1.0] * T, parameters, tolerance=impossible)
+    assert torch.equal(outcome.delta, wudi(deltas, [1.0] * T, parameters).delta)
+    assert outcome.diagnostics.precision.startswith("Computed in float64")
 
 
 @pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts", "star", "fr_merging", "knots_ties"])
 def test_what_float32_could_not_hold_says_float64(name: str) -> None:
     base, deltas = weights((24, 36), torch.bfloat16)
     method = METHODS[name]
-    given: dict[str, Any] = context(method, deltas) | {"base": base}
-    found = method.merge(deltas, [1.0] * T, method.parameters(), **given)
-    assert found.diagnostics.precision.startswith("Computed in float64")
+    extra: dict[str, Any] = context(method, deltas) | {"base": base}
+    outcome = method.merge(deltas, [1.0] * T, method.parameters(), **extra)
+    assert outcome.diagnostics.precision.startswith("Computed in float64")

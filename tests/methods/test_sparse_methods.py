@@ -33,22 +33,22 @@ def test_ties_elects_the_majority_sign_where_both_weigh_the_same() -> None:
 
 def test_ties_with_a_negative_weight_takes_away() -> None:
     deltas = experts(1)
-    found = merged("ties", deltas, weights=[-1.0], density=1.0)
-    assert_close(found, -deltas[0])
+    task_vector = merged("ties", deltas, weights=[-1.0], density=1.0)
+    assert_close(task_vector, -deltas[0])
 
 
 def test_breadcrumbs_leave_out_both_ends() -> None:
     deltas = np.arange(1.0, 101.0).reshape(1, 10, 10)
-    found = merged("breadcrumbs", deltas, density=0.2, gamma=0.1, scaling=1.0)
-    np.testing.assert_array_equal(np.sort(found[found != 0]), np.arange(71, 91))
+    task_vector = merged("breadcrumbs", deltas, density=0.2, gamma=0.1, scaling=1.0)
+    np.testing.assert_array_equal(np.sort(task_vector[task_vector != 0]), np.arange(71, 91))
 
 
 @pytest.mark.parametrize("shape", [(1,), (3,), (2, 2)])
 def test_breadcrumbs_do_not_empty_small_tensors(shape: tuple[int, ...]) -> None:
     """Published elsewhere, a share of outliers below one entry removes the whole tensor."""
     deltas = np.arange(1.0, 1 + math.prod(shape)).reshape(1, *shape)
-    found = merged("breadcrumbs", deltas, density=1.0, gamma=0.01, scaling=1.0)
-    np.testing.assert_array_equal(found, deltas[0])
+    task_vector = merged("breadcrumbs", deltas, density=1.0, gamma=0.01, scaling=1.0)
+    np.testing.assert_array_equal(task_vector, deltas[0])
 
 
 @pytest.mark.parametrize("method", ["breadcrumbs", "breadcrumbs_ties"])
@@ -60,9 +60,9 @@ def test_the_note_about_mergekit_is_on_tensors_that_it_would_empty(
 ) -> None:
     chosen = METHODS[method]
     parameters = chosen.parameters(density=density, gamma=0.01)
-    found = chosen.merge([torch.arange(1.0, entries + 1)], [1.0], parameters)
-    assert bool(found.diagnostics.notes) is noted
-    assert all("mergekit" in note for note in found.diagnostics.notes)
+    outcome = chosen.merge([torch.arange(1.0, entries + 1)], [1.0], parameters)
+    assert bool(outcome.diagnostics.notes) is noted
+    assert all("mergekit" in note for note in outcome.diagnostics.notes)
 
 
 def test_consensus_of_none_is_task_arithmetic_and_of_too_many_is_nothing() -> None:
@@ -76,10 +76,10 @@ def test_consensus_of_none_is_task_arithmetic_and_of_too_many_is_nothing() -> No
 def test_consensus_needs_a_change_to_rely_on() -> None:
     """Where an expert and the others are zero alike, the strict comparison masks the entry."""
     deltas = np.array([[1.0, 0.0], [0.0, 0.0]])
-    found = merged("consensus_ta", deltas, agreeing=1, mask_threshold=0.0, scaling=1.0)
-    np.testing.assert_array_equal(found, [1.0, 0.0])
-    found = merged("consensus_ta", deltas, agreeing=2, mask_threshold=0.0, scaling=1.0)
-    np.testing.assert_array_equal(found, [0.0, 0.0])
+    task_vector = merged("consensus_ta", deltas, agreeing=1, mask_threshold=0.0, scaling=1.0)
+    np.testing.assert_array_equal(task_vector, [1.0, 0.0])
+    task_vector = merged("consensus_ta", deltas, agreeing=2, mask_threshold=0.0, scaling=1.0)
+    np.testing.assert_array_equal(task_vector, [0.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ def test_the_expected_result_of_dropping_is_the_task_vector(
 ) -> None:
     method = METHODS[name]
     delta = torch.tensor(experts(1)[0], dtype=torch.float32)
-    given = method.parameters(**parameters)
+    settings = method.parameters(**parameters)
     count = 600
     total = sum(
-        method.merge([delta], [1.0], given, random_key=random_key(1, seed)).delta.double()
+        method.merge([delta], [1.0], settings, random_key=random_key(1, seed)).delta.double()
         for seed in range(count)
     )
     least = 0.3 if name == "dare_linear" else 0.25
@@ -117,14 +117,14 @@ def test_masks_depend_on_nothing_but_seed_expert_and_tensor() -> None:
 
 def test_masks_of_parts_are_parts_of_the_mask() -> None:
     here = random_key(2)
-    whole = uniform(here, 1, torch.zeros(7, 9))
-    flat = whole.reshape(-1)
+    mask = uniform(here, 1, torch.zeros(7, 9))
+    flat = mask.reshape(-1)
     assert 0 <= float(flat.min()) <= float(flat.max()) < 1
     for start, stop in [(0, 0), (0, 1), (1, 2), (2, 63), (31, 62), (62, 63), (63, 63)]:
         part = uniform(replace(here, start=start), 1, torch.zeros(stop - start))
         assert torch.equal(part, flat[start:stop])
-    transposed = uniform(replace(here, transposed=True), 1, torch.zeros(9, 7))
-    assert torch.equal(transposed, whole.T)
+    turned = uniform(replace(here, transposed=True), 1, torch.zeros(9, 7))
+    assert torch.equal(turned, mask.T)
 
 
 def test_masks_are_drawn_evenly() -> None:
@@ -151,35 +151,35 @@ def test_della_refuses_chances_that_are_none(density: float, epsilon: float) -> 
 
 def test_sce_selects_nothing_where_experts_do_not_differ() -> None:
     delta = experts(1)[0]
-    found = run("sce", np.array([delta, delta, delta]), select_topk=0.2)
-    assert not found.delta.any()
-    assert "stays as in the base" in found.diagnostics.notes[0]
+    outcome = run("sce", np.array([delta, delta, delta]), select_topk=0.2)
+    assert not outcome.delta.any()
+    assert "stays as in the base" in outcome.diagnostics.notes[0]
 
 
 def test_pcb_gives_an_entry_that_one_expert_won_to_that_expert() -> None:
-    one = np.zeros(6)
-    other = np.zeros(6)
-    one[:3] = [3.0, 1.0, 2.0]
-    other[3:] = [-1.0, 2.0, 3.0]
-    found = merged("pcb", np.array([one, other]), density=0.34, scaling=1.0)
-    np.testing.assert_allclose(found, [3, 0, 2, 0, 2, 3], atol=1e-6)
+    first = np.zeros(6)
+    second = np.zeros(6)
+    first[:3] = [3.0, 1.0, 2.0]
+    second[3:] = [-1.0, 2.0, 3.0]
+    task_vector = merged("pcb", np.array([first, second]), density=0.34, scaling=1.0)
+    np.testing.assert_allclose(task_vector, [3, 0, 2, 0, 2, 3], atol=1e-6)
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_della_ranks_and_draws_take_little_beside_the_matrix(transposed: bool) -> None:
+def test_della_ranks_and_draws_take_little_beside_the_matrix(turned: bool) -> None:
     """A matrix that is stored inputs × outputs comes whole, however large it is."""
     delta = random_tensor(1024, 768)
-    here = replace(random_key(1), transposed=transposed)
+    here = replace(random_key(1), transposed=turned)
     tracemalloc.start()  # sees what numpy takes; the other what torch does
     with LiveMemory() as memory:
-        kept = dropped(delta, Chances(density=0.5, epsilon=0.1), here, 0)
+        sparse = dropped(delta, Chances(density=0.5, epsilon=0.1), here, 0)
     _, by_numpy = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert by_numpy <= 6 * delta.numel()  # the numbers drawn
     assert memory.peak <= 13 * delta.numel()  # these, the matrix itself, and what is kept
     chances = keep_chances(delta, 0.5, 0.1)
     expected = torch.where(uniform(here, 0, delta) < chances, delta / chances, 0)
-    assert torch.equal(kept, expected)
+    assert torch.equal(sparse, expected)
 
 
 def random_tensor(*shape: int) -> torch.Tensor:
@@ -193,19 +193,21 @@ def test_rescaling_by_norm_keeps_the_sum_of_magnitudes(name: str) -> None:
     """Of each expert in each tensor, also where its parts are merged one after the other."""
     delta = experts(1)
     plain = merged(name, delta, density=0.4, rescale="none", scaling=1.0)
-    found = merged(name, delta, density=0.4, rescale="by norm", scaling=1.0)
+    task_vector = merged(name, delta, density=0.4, rescale="by norm", scaling=1.0)
     assert np.count_nonzero(plain) < delta.size
-    assert_close(found, plain * np.abs(delta).sum() / np.abs(plain).sum())
+    assert_close(task_vector, plain * np.abs(delta).sum() / np.abs(plain).sum())
     assert np.isin(plain[plain != 0], delta[0]).all()
 
 
 @pytest.mark.parametrize("name", ["dare_linear", "dare_ties", "della", "della_linear"])
 def test_without_rescaling_kept_entries_are_as_they_were(name: str) -> None:
     delta = experts(1)
-    found = merged(name, delta, density=0.4, rescale="none", scaling=1.0)
-    assert np.isin(found[found != 0].astype(np.float32), delta[0].astype(np.float32)).all()
+    task_vector = merged(name, delta, density=0.4, rescale="none", scaling=1.0)
+    assert np.isin(
+        task_vector[task_vector != 0].astype(np.float32), delta[0].astype(np.float32)
+    ).all()
     by_chance = merged(name, delta, density=0.4, scaling=1.0)
-    np.testing.assert_array_equal(found == 0, by_chance == 0)
+    np.testing.assert_array_equal(task_vector == 0, by_chance == 0)
 
 
 @pytest.mark.parametrize("weights", [[1.0, -0.5, 0.3], [-1.0, -1.0, 1.0], [0.5, -0.5, 0.2]])
@@ -213,12 +215,12 @@ def test_a_signed_mean_divides_by_the_weights_with_their_signs(weights: list[flo
     """mergekit's consensus, literally: its divisor is 1 where the agreeing weights cancel."""
     deltas = experts(3)
     options = {"density": 1.0, "combine": "signed mean", "balanced": "positive"}
-    found = merged("ties", deltas, weights=weights, **options)
+    task_vector = merged("ties", deltas, weights=weights, **options)
     weighted = deltas * np.reshape(weights, (-1, 1, 1))
     sign = np.where(weighted.sum(axis=0) >= 0, 1.0, -1.0)
     mask = np.sign(weighted) == sign
     divisor = (np.reshape(weights, (-1, 1, 1)) * mask).sum(axis=0)
     expected = (weighted * mask).sum(axis=0) / np.where(divisor == 0, 1, divisor)
     sure = np.abs(divisor) > 1e-6  # sums of float32 and float64 cancel in other places
-    assert_close(np.where(sure, found, 0), np.where(sure, expected, 0))
+    assert_close(np.where(sure, task_vector, 0), np.where(sure, expected, 0))
     assert sure.any()

@@ -18,11 +18,11 @@ from tests.helpers.method_cases import Array, assert_close, experts, merged, nor
 
 
 def test_tsv_m_adds_experts_that_share_no_direction() -> None:
-    left = orthogonal(12, 3)
+    left_vectors = orthogonal(12, 3)
     right = orthogonal(15, 4)
     deltas = np.array(
         [
-            left[:, 4 * t : 4 * t + 4] * [4, 3, 2, 1] @ right[:, 4 * t : 4 * t + 4].T
+            left_vectors[:, 4 * t : 4 * t + 4] * [4, 3, 2, 1] @ right[:, 4 * t : 4 * t + 4].T
             for t in range(3)
         ]
     )
@@ -32,10 +32,10 @@ def test_tsv_m_adds_experts_that_share_no_direction() -> None:
 @pytest.mark.parametrize("T", [2, 3])
 def test_tsv_m_of_identical_experts_is_the_truncated_expert(T: int) -> None:
     delta = experts(1)[0]
-    found = merged("tsv_m", np.repeat(delta[None], T, axis=0))
+    task_vector = merged("tsv_m", np.repeat(delta[None], T, axis=0))
     expected = oracle.truncate(delta, 12 // T)
     # Equal columns: the polar factors halve among them what one of them would carry.
-    assert_close(found, expected)
+    assert_close(task_vector, expected)
 
 
 def test_tsv_m_leaves_out_directions_that_low_rank_experts_do_not_have() -> None:
@@ -44,8 +44,8 @@ def test_tsv_m_leaves_out_directions_that_low_rank_experts_do_not_have() -> None
 
 
 def test_tsv_m_says_where_experts_outnumber_directions() -> None:
-    found = run("tsv_m", experts(4, 3, 9))
-    assert "overlap" in found.diagnostics.notes[0]
+    outcome = run("tsv_m", experts(4, 3, 9))
+    assert "overlap" in outcome.diagnostics.notes[0]
     assert not run("tsv_m", experts(3, 3, 9)).diagnostics.notes
 
 
@@ -56,8 +56,8 @@ def sixteen_bit(matrices: Sequence[torch.Tensor], scale: float = 1.0) -> tuple[A
     tolerance = Tolerance(rounding=rounding, source="a test")
     parameters = METHODS["tsv_m"].parameters()
     weights = [1.0] * len(deltas)
-    found = METHODS["tsv_m"].merge(deltas, weights, parameters, tolerance=tolerance)
-    return found, METHODS["tsv_m"].merge(deltas, weights, parameters)
+    outcome = METHODS["tsv_m"].merge(deltas, weights, parameters, tolerance=tolerance)
+    return outcome, METHODS["tsv_m"].merge(deltas, weights, parameters)
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e18])
@@ -67,10 +67,10 @@ def test_tsv_m_of_16_bit_experts_is_in_float32_and_as_exact_as_it_says(
 ) -> None:
     generator = torch.Generator().manual_seed(sum(shape))
     changes = [task_vector(*shape, size, generator) for size in (1.0, 0.6, 0.3)]
-    found, exact = sixteen_bit(changes, scale)
-    assert found.diagnostics.precision.startswith("Computed in float32")
-    stated = float(found.diagnostics.precision.split()[5])
-    apart = (found.delta.double() - exact.delta.double()).norm() / exact.delta.double().norm()
+    outcome, exact = sixteen_bit(changes, scale)
+    assert outcome.diagnostics.precision.startswith("Computed in float32")
+    stated = float(outcome.diagnostics.precision.split()[5])
+    apart = (outcome.delta.double() - exact.delta.double()).norm() / exact.delta.double().norm()
     assert float(apart) <= 1.1 * stated
     assert stated < 0.01
 
@@ -83,11 +83,11 @@ def test_tsv_m_of_16_bit_experts_with_much_in_common_is_as_exact_as_it_says(
 ) -> None:
     """Their vectors depend on each other nearly: inverse roots alone would lose all digits."""
     shared = torch.from_numpy(decaying_deltas(1, *shape, 20.0, common, 7)[0])
-    own = torch.from_numpy(decaying_deltas(T, *shape, 10.0, 1.0, 8))
-    found, exact = sixteen_bit([shared + delta for delta in own])
-    words = found.diagnostics.precision.split()
-    apart = (found.delta.double() - exact.delta.double()).norm() / exact.delta.double().norm()
-    stated = float(words[5]) if "float32" in found.diagnostics.precision else 0.0
+    differences = torch.from_numpy(decaying_deltas(T, *shape, 10.0, 1.0, 8))
+    outcome, exact = sixteen_bit([shared + delta for delta in differences])
+    words = outcome.diagnostics.precision.split()
+    apart = (outcome.delta.double() - exact.delta.double()).norm() / exact.delta.double().norm()
+    stated = float(words[5]) if "float32" in outcome.diagnostics.precision else 0.0
     assert float(apart) <= 1.1 * stated + 1e-5
     assert stated or shape[0] == shape[1], "of matrices that are not square float32 knows all"
 
@@ -97,20 +97,20 @@ def test_tsv_m_is_in_float64_where_float32_cannot_tell_directions_apart() -> Non
     generator = torch.Generator().manual_seed(3)
     low_rank = torch.from_numpy(low_rank_deltas(3, 60, 80, 4, 1.0, 5))
     alone = task_vector(60, 80, 1.0, generator)
-    left = torch.from_numpy(orthogonal(60, 6))
-    tied = [left * torch.full((60,), size, dtype=torch.float64) for size in (1.0, 0.7, 0.4)]
+    left_vectors = torch.from_numpy(orthogonal(60, 6))
+    tied = [left_vectors * torch.full((60,), size, dtype=torch.float64) for size in (1.0, 0.7, 0.4)]
     for matrices in (list(low_rank), [alone, alone, 0.5 * alone], tied):
-        found, exact = sixteen_bit(matrices)
-        assert found.diagnostics.precision.startswith("Computed in float64")
-        assert torch.equal(found.delta, exact.delta)
+        outcome, exact = sixteen_bit(matrices)
+        assert outcome.diagnostics.precision.startswith("Computed in float64")
+        assert torch.equal(outcome.delta, exact.delta)
 
 
 def test_iso_c_keeps_the_nuclear_norm_and_evens_out_the_spectrum() -> None:
     for deltas in (experts(3), low_rank_deltas(2, 12, 15, 3, 1.0, 6)):
-        found = merged("iso_c", deltas)
+        task_vector = merged("iso_c", deltas)
         total = deltas.sum(axis=0)
-        assert norm(found, "nuc") == pytest.approx(norm(total, "nuc"), rel=1e-5)
-        values = np.linalg.svd(found, compute_uv=False)
+        assert norm(task_vector, "nuc") == pytest.approx(norm(total, "nuc"), rel=1e-5)
+        values = np.linalg.svd(task_vector, compute_uv=False)
         rank = np.linalg.matrix_rank(total)
         np.testing.assert_allclose(values[:rank], values[0], rtol=1e-5)
         assert np.all(values[rank:] < 1e-5 * values[0])
@@ -119,22 +119,22 @@ def test_iso_c_keeps_the_nuclear_norm_and_evens_out_the_spectrum() -> None:
 def test_iso_c_reads_an_expert_once_and_one_without_a_change_leaves_no_trace() -> None:
     deltas = low_rank_deltas(4, 12, 15, 2, 1.0, 6)
     deltas[2] = 2e-6 * experts(1, 12, 15)[0] / norm(experts(1, 12, 15)[0]) * norm(deltas[0])
-    given = [torch.from_numpy(delta) for delta in deltas]
+    tensors = [torch.from_numpy(delta) for delta in deltas]
     reads = Counter[int]()
 
     class Read(Sequence[torch.Tensor]):
         def __len__(self) -> int:
-            return len(given)
+            return len(tensors)
 
         def __getitem__(self, t: int) -> torch.Tensor:  # type: ignore[override]
             reads[t] += 1
-            return given[t]
+            return tensors[t]
 
-    found = METHODS["iso_c"].merge(Read(), [1.0, 0.5, 2.0, -1.0], METHODS["iso_c"].parameters())
+    outcome = METHODS["iso_c"].merge(Read(), [1.0, 0.5, 2.0, -1.0], METHODS["iso_c"].parameters())
     assert reads == {0: 1, 1: 1, 2: 2, 3: 1}
-    assert found.diagnostics.left_out == (2,)
-    kept = np.array([deltas[0], 0.5 * deltas[1], -deltas[3]])
-    assert_close(found.delta.double().numpy(), oracle.iso_c(kept))
+    assert outcome.diagnostics.left_out == (2,)
+    weighted_deltas = np.array([deltas[0], 0.5 * deltas[1], -deltas[3]])
+    assert_close(outcome.delta.double().numpy(), oracle.iso_c(weighted_deltas))
 
 
 def test_iso_cts_without_room_for_experts_is_iso_c() -> None:
@@ -169,12 +169,12 @@ def test_star_of_any_spectrum_is_that_of_a_full_decomposition(eta: float) -> Non
         decaying_deltas(1, 20, 30, 1e7, 1.0, 8),
         low_rank_deltas(1, 40, 30, 3, 1.0, 9),
     ):
-        given = deltas.astype(np.float32).astype(np.float64)
-        found = merged("star", given, eta=eta)
-        expected = oracle.star(given, eta)
-        assert norm(found, "nuc") == pytest.approx(norm(given[0], "nuc"), rel=1e-5)
+        rounded = deltas.astype(np.float32).astype(np.float64)
+        task_vector = merged("star", rounded, eta=eta)
+        expected = oracle.star(rounded, eta)
+        assert norm(task_vector, "nuc") == pytest.approx(norm(rounded[0], "nuc"), rel=1e-5)
         if deltas is not equal:  # there, which directions are taken is arbitrary
-            assert_close(found, expected)
+            assert_close(task_vector, expected)
 
 
 def test_frequencies_from_none_to_all() -> None:
@@ -184,8 +184,8 @@ def test_frequencies_from_none_to_all() -> None:
     flat = np.ones((2, 8, 8))
     assert np.abs(merged("fr_merging", flat, cutoff=0.01)).max() < 1e-12
     checkered = np.indices((8, 8)).sum(axis=0) % 2 - 0.5
-    kept = merged("fr_merging", checkered[None], cutoff=1.0)
-    assert_close(kept, checkered)
+    task_vector = merged("fr_merging", checkered[None], cutoff=1.0)
+    assert_close(task_vector, checkered)
 
 
 def loss(matrix: Array, deltas: Array) -> float:
@@ -203,20 +203,20 @@ def test_wudi_starts_at_the_sum_and_lowers_its_loss() -> None:
 
 def test_the_closed_form_of_wudi_is_a_minimum_of_least_norm() -> None:
     for deltas in (experts(3, 5, 20), low_rank_deltas(2, 12, 30, 2, 1.0, 9)):
-        found = merged("wudi", deltas, solution="closed")
-        nudge = random_deltas(1, *found.shape, 1e-2 * norm(found), 10)[0]
-        assert loss(found, deltas) <= loss(found + nudge, deltas)
+        task_vector = merged("wudi", deltas, solution="closed")
+        nudge = random_deltas(1, *task_vector.shape, 1e-2 * norm(task_vector), 10)[0]
+        assert loss(task_vector, deltas) <= loss(task_vector + nudge, deltas)
         stacked = np.concatenate(list(deltas))
         unseen = np.linalg.svd(stacked)[2][np.linalg.matrix_rank(stacked) :]
         assert len(unseen) > 0
-        assert np.abs(found @ unseen.T).max() < 1e-6
+        assert np.abs(task_vector @ unseen.T).max() < 1e-6
 
 
 def test_knots_with_a_linear_merger_is_task_arithmetic() -> None:
     """The coordinates in the common basis hold the task vectors whole."""
     for deltas in (experts(3), low_rank_deltas(3, 20, 26, 2, 1.0, 11)):
         tensors = [torch.from_numpy(delta.copy()) for delta in deltas]
-        basis = common_basis(lambda t, own=tensors: own[t], range(3))
+        basis = common_basis(lambda t, tensors=tensors: tensors[t], range(3))
         np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
         for delta in tensors:
             assert_close((basis @ (basis.T @ delta)).numpy(), delta.numpy())

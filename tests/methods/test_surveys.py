@@ -76,18 +76,18 @@ def test_the_whole_model_is_merged_as_one_vector(
 @pytest.mark.parametrize("name", ["ties", "localize_stitch", "pcb"])
 def test_an_expert_without_any_change_does_no_harm(name: str) -> None:
     tensors = [np.concatenate([deltas, np.zeros_like(deltas[:1])]) for deltas in model(2)]
-    found = merged(name, tensors)
+    task_vector = merged(name, tensors)
     alone = concatenated(model(2))
-    assert 0 < np.linalg.norm(found) <= 1.2 * np.abs(alone).sum(axis=0).max() * alone.shape[1]
+    assert 0 < np.linalg.norm(task_vector) <= 1.2 * np.abs(alone).sum(axis=0).max() * alone.shape[1]
     if name != "pcb":  # whose scores count how many experts there are
-        assert oracle.relative_error(found, merged(name, model(2))) < 1e-6
+        assert oracle.relative_error(task_vector, merged(name, model(2))) < 1e-6
 
 
 def test_choosing_over_the_model_keeps_more_of_what_changed_most() -> None:
     tensors = model()
-    whole = merged("ties", tensors)
+    task_vector = merged("ties", tensors)
     ends = np.cumsum([deltas[0].size for deltas in tensors])
-    shares = [np.count_nonzero(part) / part.size for part in np.split(whole, ends[:-1])]
+    shares = [np.count_nonzero(part) / part.size for part in np.split(task_vector, ends[:-1])]
     assert shares[1] > 0.5
     assert shares[2] < 0.01
 
@@ -96,14 +96,14 @@ def test_knots_chooses_coordinates_over_all_layers() -> None:
     tensors = model(3)[:2]
     parts = [oracle.knots(deltas) for deltas in tensors]
     flat = [blocks.reshape(len(blocks), -1) for _, blocks in parts]
-    ends = np.cumsum([each.shape[1] for each in flat])
+    ends = np.cumsum([matrix.shape[1] for matrix in flat])
     elected = np.split(oracle.ties(np.concatenate(flat, axis=1), 0.2), ends[:-1])
     expected = [
-        (u @ own.reshape(blocks.shape[1:])).ravel()
-        for (u, blocks), own in zip(parts, elected, strict=True)
+        (u @ coordinates.reshape(blocks.shape[1:])).ravel()
+        for (u, blocks), coordinates in zip(parts, elected, strict=True)
     ]
-    found = merged("knots_ties", tensors, scaling=1.0)
-    assert oracle.relative_error(found, np.concatenate(expected)) < 1e-6
+    task_vector = merged("knots_ties", tensors, scaling=1.0)
+    assert oracle.relative_error(task_vector, np.concatenate(expected)) < 1e-6
 
 
 def ranks(n: int) -> tuple[int, ...]:
@@ -117,9 +117,9 @@ def test_neither_parts_nor_their_order_matter(count: int, random: Any) -> None:
     parts = [list(part) for part in values.split(-(-60 // count), dim=1)]
     random.shuffle(parts)
     stage = Stage(names=("least", "middle", "most"), values=magnitudes, ranks=ranks)
-    found = findings_of_tensors(RankSurvey(3, stage), parts)
+    findings = findings_of_tensors(RankSurvey(3, stage), parts)
     ordered = values.abs().sort(dim=1).values
-    assert found == {
+    assert findings == {
         name: tuple(ordered[:, rank - 1].tolist())
         for name, rank in zip(stage.names, ranks(60), strict=True)
     }
@@ -137,29 +137,29 @@ def test_experts_that_lack_a_tensor_are_not_counted_in_it() -> None:
 
 
 def test_a_later_stage_sees_what_an_earlier_one_found() -> None:
-    def scaled(deltas: Any, found: Findings, _start: int) -> Any:
-        return (delta / most for delta, most in zip(deltas, found["most"], strict=True))
+    def scaled(deltas: Any, findings: Findings, _start: int) -> Any:
+        return (delta / most for delta, most in zip(deltas, findings["most"], strict=True))
 
     first = Stage(names=("most",), values=magnitudes, ranks=lambda n: (n,))
     second = Stage(names=("least",), values=scaled, ranks=lambda _: (1,))
     deltas = [torch.tensor([4.0, -2.0]), torch.tensor([-8.0, 1.0])]
-    found = findings_of_tensors(RankSurvey(2, first, second), [deltas])
-    assert found == {"most": (4.0, 8.0), "least": (-0.5, -1.0)}
+    findings = findings_of_tensors(RankSurvey(2, first, second), [deltas])
+    assert findings == {"most": (4.0, 8.0), "least": (-0.5, -1.0)}
 
 
 def test_values_that_all_experts_share_are_counted_once() -> None:
     generator = torch.Generator().manual_seed(0)
     parts = [torch.randn(3, 20, generator=generator) for _ in range(2)]
-    found = {}
+    findings = {}
     for common in (True, False):
         taken = []
 
-        def spread(deltas: Any, _found: Findings, _start: int, taken: Any = taken) -> Any:
+        def spread(deltas: Any, _findings: Findings, _start: int, taken: Any = taken) -> Any:
             for _ in deltas:
                 taken.append(1)
                 yield torch.stack(list(deltas)).var(dim=0)
 
         stage = Stage(names=("spread",), values=spread, ranks=lambda n: (n // 2,), common=common)
-        found[common] = findings_of_tensors(RankSurvey(3, stage), parts)
+        findings[common] = findings_of_tensors(RankSurvey(3, stage), parts)
         assert len(taken) == (4 if common else 12)
-    assert found[True] == found[False]
+    assert findings[True] == findings[False]

@@ -32,15 +32,18 @@ def remade(name: str, tensors: list[Array], **parameters: Any) -> list[list[Arra
     sums = np.zeros((T, 2))
     masks = []
     for deltas in tensors:
-        found = method.modules.masks_of(
+        task_masks = method.modules.masks_of(
             Experts(as_float32(deltas), [1.0] * T), given_, deltas[0].size
         )
-        masks.append(list(found))
+        masks.append(list(task_masks))
         sums += [[mask.expert_sum, mask.merged_sum] for mask in masks[-1]]
-    whole = [merged(name, deltas, **parameters) for deltas in tensors]
-    scales = [method.modules.scale(given_, *map(float, own)) for own in sums]
+    merged_vectors = [merged(name, deltas, **parameters) for deltas in tensors]
+    scales = [method.modules.scale(given_, *map(float, pair)) for pair in sums]
     return [
-        [scales[t] * np.where(mask[t].chosen, w, 0) for mask, w in zip(masks, whole, strict=True)]
+        [
+            scales[t] * np.where(mask[t].chosen, w, 0)
+            for mask, w in zip(masks, merged_vectors, strict=True)
+        ]
         for t in range(T)
     ]
 
@@ -61,10 +64,12 @@ def test_the_first_entry_is_the_lowest_bit() -> None:
 @pytest.mark.parametrize("rescaling", ["tensors", "entries", "least squares"])
 def test_emr_remakes_experts_by_its_formula(rescaling: str) -> None:
     tensors = [CASES["square"], CASES["square"][:, :5] * 3]
-    found = remade("emr", tensors, rescaling=rescaling)
+    remade_experts = remade("emr", tensors, rescaling=rescaling)
     for t in range(5):
-        for own, expected in zip(found[t], oracle.emr_expert(tensors, t, rescaling), strict=True):
-            assert oracle.relative_error(own, expected) < 1e-6
+        for task_vector, expected in zip(
+            remade_experts[t], oracle.emr_expert(tensors, t, rescaling), strict=True
+        ):
+            assert oracle.relative_error(task_vector, expected) < 1e-6
 
 
 def test_emr_by_least_squares_is_nearest_to_the_expert() -> None:
@@ -90,26 +95,26 @@ def test_emr_never_gives_an_expert_the_other_sign_nor_less_than_its_own() -> Non
         Experts(as_float32(deltas), [1.0] * 20), method.parameters(), deltas[0].size
     )
     vector = merged("emr", deltas)
-    for own, mask in zip(deltas, masks, strict=True):
+    for delta, mask in zip(deltas, masks, strict=True):
         chosen = mask.chosen.numpy()
-        assert np.all(np.sign(vector[chosen]) == np.sign(own[chosen]))
-        assert np.all(np.abs(vector[chosen]) >= np.abs(own[chosen]) * (1 - 1e-6))
+        assert np.all(np.sign(vector[chosen]) == np.sign(delta[chosen]))
+        assert np.all(np.abs(vector[chosen]) >= np.abs(delta[chosen]) * (1 - 1e-6))
 
 
 @pytest.mark.parametrize("scaling", [0.3, 1.0, 10.0])
 def test_tall_masks_remake_experts_whatever_the_scaling(scaling: float) -> None:
     deltas = CASES["wide"]
-    found = remade("tall_masks", [deltas], mask_threshold=0.7, scaling=scaling)
+    remade_experts = remade("tall_masks", [deltas], mask_threshold=0.7, scaling=scaling)
     for t in range(3):
         expected = np.where(oracle.tall_mask(deltas, t, 0.7), deltas.sum(axis=0), 0)
-        assert oracle.relative_error(found[t][0], expected) < 1e-6
+        assert oracle.relative_error(remade_experts[t][0], expected) < 1e-6
 
 
 def test_tall_masks_at_threshold_0_keep_whatever_an_expert_changed() -> None:
     deltas = np.array([[1.0, 0.0, 2.0], [0.0, 0.0, -1.0]])
-    found = remade("tall_masks", [deltas], mask_threshold=0.0, scaling=1.0)
-    np.testing.assert_allclose(found[0][0], [1, 0, 1])
-    np.testing.assert_allclose(found[1][0], [0, 0, 1])
+    remade_experts = remade("tall_masks", [deltas], mask_threshold=0.0, scaling=1.0)
+    np.testing.assert_allclose(remade_experts[0][0], [1, 0, 1])
+    np.testing.assert_allclose(remade_experts[1][0], [0, 0, 1])
 
 
 def test_tall_masks_refuse_to_scale_everything_away() -> None:
@@ -123,19 +128,19 @@ def test_tsv_compress_leaves_each_expert_its_leading_triplets(T: int) -> None:
     factors = METHODS["tsv_c"].modules
     assert isinstance(factors, Factors)
     assert factors.rank(12, 15, T) == 12 // T
-    for own, delta in zip(
+    for triplets, delta in zip(
         factors.triplets_of(Experts(as_float32(deltas), [1.0] * T)), deltas, strict=True
     ):
         expected = oracle.truncate(delta, 12 // T)
-        assert oracle.relative_error(own.product.numpy(), expected) < 1e-6
+        assert oracle.relative_error(triplets.product.numpy(), expected) < 1e-6
 
 
 def test_tsv_compress_of_low_rank_experts_is_exact() -> None:
     deltas = low_rank_deltas(3, 20, 26, 2, 1.0, 4)
     factors = METHODS["tsv_c"].modules
     assert isinstance(factors, Factors)
-    for own, delta in zip(
+    for triplets, delta in zip(
         factors.triplets_of(Experts(as_float32(deltas), [1.0] * 3)), deltas, strict=True
     ):
-        assert own.s_K.shape == (2,)
-        assert oracle.relative_error(own.product.numpy(), delta) < 1e-6
+        assert triplets.s_K.shape == (2,)
+        assert oracle.relative_error(triplets.product.numpy(), delta) < 1e-6

@@ -43,18 +43,18 @@ def test_the_error_is_within_the_tolerance(
     parameters = AceParameters(epsilon=epsilon, tau=tau)
     norm = float(base.norm())
     tolerance = with_output(tolerance_of_experts([dtype] * T, [1.0] * T, norm), dtype, norm)
-    found = ace(deltas, [1.0] * T, parameters, tolerance=tolerance)
+    outcome = ace(deltas, [1.0] * T, parameters, tolerance=tolerance)
     exact = ace([delta.double() for delta in deltas], [1.0] * T, parameters).delta.double()
-    error = float((found.delta - exact).norm())
+    error = float((outcome.delta - exact).norm())
     allowed = tolerance.relative(float(exact.norm()))
     # The error in float32 is estimated; a third of 1e-5 is allowed, so that 1e-5 holds.
     assert error <= max(allowed, 1e-5 * (dtype == torch.float32)) * float(exact.norm())
-    assert found.diagnostics.precision.startswith("Computed in float")
+    assert outcome.diagnostics.precision.startswith("Computed in float")
     if dtype == torch.float32:
-        usual = ace(deltas, [1.0] * T, parameters)
-        assert torch.equal(found.delta, usual.delta)
+        strict = ace(deltas, [1.0] * T, parameters)
+        assert torch.equal(outcome.delta, strict.delta)
         return
-    rounded = (base.double() + found.delta.double()).to(dtype).double()
+    rounded = (base.double() + outcome.delta.double()).to(dtype).double()
     best = (base.double() + exact).to(dtype).double()
     merged = base.double() + exact
     assert float((rounded - merged).norm()) <= 1.02 * float((best - merged).norm())
@@ -65,9 +65,9 @@ def test_float32_is_taken_where_16_bits_show_no_more(dtype: torch.dtype) -> None
     base, deltas = weights((96, 96), dtype, 10.0, spread=1.0)
     tolerance = tolerance_of_experts([dtype] * T, [1.0] * T, float(base.norm()))
     parameters = AceParameters(epsilon=1e-3, tau=100.0)
-    found = ace(deltas, [1.0] * T, parameters, tolerance=tolerance)
-    assert found.diagnostics.precision.startswith("Computed in float32, which leaves")
-    assert str(dtype).removeprefix("torch.") in found.diagnostics.precision
+    outcome = ace(deltas, [1.0] * T, parameters, tolerance=tolerance)
+    assert outcome.diagnostics.precision.startswith("Computed in float32, which leaves")
+    assert str(dtype).removeprefix("torch.") in outcome.diagnostics.precision
     strict = ace(deltas, [1.0] * T, parameters)
     assert "float64" in strict.diagnostics.precision
 
@@ -100,6 +100,6 @@ def test_the_tolerance_is_a_fifth_of_the_larger_rounding() -> None:
 
 
 def test_a_factor_afterwards_enlarges_errors_but_not_roundings() -> None:
-    found = tolerance_of_experts([torch.float16], [1.0], 10.0)
-    assert found.scaled(-2.0).relative(1.0) == pytest.approx(found.relative(1.0) / 2)
-    assert found.scaled(0.1) == found
+    tolerance = tolerance_of_experts([torch.float16], [1.0], 10.0)
+    assert tolerance.scaled(-2.0).relative(1.0) == pytest.approx(tolerance.relative(1.0) / 2)
+    assert tolerance.scaled(0.1) == tolerance

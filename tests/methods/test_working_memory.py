@@ -28,11 +28,11 @@ class Read(Sequence[torch.Tensor]):
         return self._deltas[t].clone()
 
 
-def peak(method: MergeMethod[Any], shape: tuple[int, int], experts: int, **given: object) -> int:
+def peak(method: MergeMethod[Any], shape: tuple[int, int], experts: int, **options: object) -> int:
     torch.manual_seed(0)
     deltas = [torch.randn(shape) * (1 + 2 * t) for t in range(experts)]
     few = {"steps": 3} if "steps" in method.parameters.__dataclass_fields__ else {}
-    parameters = checked_parameters(method, few | given)
+    parameters = checked_parameters(method, few | options)
     reported = context(method, deltas, parameters)
     if "measured" in reported:
         reported["measured"] = replace(
@@ -69,8 +69,8 @@ def test_ace_in_every_regime(
     assert method.working_memory is not None
     for experts in (2, 3, 8):
         declared = 8 * method.working_memory(shape, experts) + 4 * shape[0] * shape[1]
-        given = {"tau": tau, "epsilon": epsilon, "variant": variant}
-        assert peak(method, shape, experts, **given) <= declared
+        options = {"tau": tau, "epsilon": epsilon, "variant": variant}
+        assert peak(method, shape, experts, **options) <= declared
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

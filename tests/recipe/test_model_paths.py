@@ -40,12 +40,12 @@ def resolved(tmp_path: Path, written: str) -> Path:
 
 def test_a_name_is_the_model_of_the_cache(tmp_path, cache: Path):
     main = cached(cache, "org/base", ref="main")
-    other = cached(cache, "org/base", COMMITS[1], ref="v1.0-step/2")
+    snapshot = cached(cache, "org/base", COMMITS[1], ref="v1.0-step/2")
     gpt2 = cached(cache, "gpt2")
     assert resolved(tmp_path, "org/base") == resolved(tmp_path, "Org/BASE") == main
     assert resolved(tmp_path, f"org/base@{COMMITS[0]}") == main
-    assert resolved(tmp_path, "org/base@v1.0-step/2") == other
-    assert resolved(tmp_path, "org/base@abababab") == other
+    assert resolved(tmp_path, "org/base@v1.0-step/2") == snapshot
+    assert resolved(tmp_path, "org/base@abababab") == snapshot
     assert resolved(tmp_path, "gpt2") == gpt2
 
 

@@ -94,10 +94,10 @@ def test_a_selection_is_said_briefly():
 @given(st.sets(st.sampled_from([tensor.name for tensor in TENSORS]), min_size=1))
 def test_taking_tensors_out_of_rules_leaves_the_others_as_they_were(names: set[str]):
     rules = (Override(role="query", disposition="base"), Override(blocks="1-2", disposition="base"))
-    left = without(rules, names, TENSORS)
+    remaining = without(rules, names, TENSORS)
     for tensor in TENSORS:
         expected = held(rules, tensor.name) and tensor.name not in names
-        assert held(left, tensor.name) == expected
+        assert held(remaining, tensor.name) == expected
 
 
 def test_rules_follow_the_experts_names():

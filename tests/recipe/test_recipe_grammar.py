@@ -44,9 +44,9 @@ WILD: list[Any] = [
 
 def places(value: object, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Where something stands in a document."""
-    found = list(value.items()) if isinstance(value, dict) else []
-    found = list(enumerate(value)) if isinstance(value, list) else found
-    for key, inner in found:
+    members = list(value.items()) if isinstance(value, dict) else []
+    members = list(enumerate(value)) if isinstance(value, list) else members
+    for key, inner in members:
         yield (*at, key)
         yield from places(inner, (*at, key))
 

@@ -34,12 +34,12 @@ PATIENCE = 8  # times that much, where something is wrong: some panels take seve
 
 
 class Walk:
-    """Looks at every state in each scheme; ``found`` has the faults and where each is seen."""
+    """Looks at every state in each scheme; ``faults`` has the faults and where each is seen."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.size = QSize(*options.size)
-        self.found: dict[str, list[str]] = defaultdict(list)
+        self.faults: dict[str, list[str]] = defaultdict(list)
         self.looks = 0
         application = make_application()
         font = application.font()
@@ -67,9 +67,9 @@ class Walk:
             picture, faults = self.settled(root)
             self.looks += 1
             for fault in faults:
-                if fault not in self.found:
+                if fault not in self.faults:
                     sys.stderr.write(f"{name}: {fault}\n")
-                self.found[fault].append(f"{name} ({scheme})")
+                self.faults[fault].append(f"{name} ({scheme})")
             if options.pictures is not None:
                 plain = re.sub(r"[^\w%'-]+", "-", name)
                 file = f"{plain}-{self.size.width()}-{options.font}-{scheme}.png"
@@ -97,9 +97,9 @@ def use_folder(folder: Path, screen: tuple[int, int] | None) -> None:
     for kind in ("CACHE", "DATA", "STATE"):
         os.environ[f"XDG_{kind}_HOME"] = str(folder)
     if screen is not None:
-        one = {"name": "walk", "x": 0, "y": 0, "width": screen[0], "height": screen[1]}
+        display = {"name": "walk", "x": 0, "y": 0, "width": screen[0], "height": screen[1]}
         file = folder / "screen.json"
-        file.write_text(json.dumps({"screens": [one]}), encoding="utf-8")
+        file.write_text(json.dumps({"screens": [display]}), encoding="utf-8")
         os.environ["QT_QPA_PLATFORM"] = f"offscreen:configfile={file}"
 
 
@@ -122,11 +122,11 @@ def main() -> int:
             options.pictures.mkdir(parents=True, exist_ok=True)
         walk = Walk(options)
         walk.run()
-    for fault, seen in sorted(walk.found.items(), key=lambda pair: -len(pair[1])):
+    for fault, seen in sorted(walk.faults.items(), key=lambda pair: -len(pair[1])):
         print(f"{fault}\n    in: {seen[0]}" + f" and {len(seen) - 1} more" * (len(seen) > 1))
     at = f"{walk.size.width()}x{walk.size.height()}, font at {options.font} %"
-    print(f"{len(walk.found)} faults at {at}, in {walk.looks} looks")
-    return int(bool(walk.found))
+    print(f"{len(walk.faults)} faults at {at}, in {walk.looks} looks")
+    return int(bool(walk.faults))
 
 
 if __name__ == "__main__":

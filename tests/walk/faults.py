@@ -59,16 +59,16 @@ CONTROLS: Final = (
 
 def look_at(root: QWidget, screen: QSize) -> tuple[QImage, list[str]]:
     """Its picture, and one line a fault, on a screen of this size."""
-    widgets = [each for each in (root, *root.findChildren(QWidget)) if each.isVisible()]
+    widgets = [widget for widget in (root, *root.findChildren(QWidget)) if widget.isVisible()]
     widgets = [widget for widget in widgets if widget.window() is root]
     picture = root.grab().toImage()
-    painted = [each for each in record(root, widgets) if _is_on_top(each, root)]
-    found = [*_off_screen(root, screen), *_over_others(painted), *_unreadable(picture, painted)]
-    found += [*_cut(painted, root), *_shortened(painted, root)]
+    painted = [piece for piece in record(root, widgets) if _is_on_top(piece, root)]
+    faults = [*_off_screen(root, screen), *_over_others(painted), *_unreadable(picture, painted)]
+    faults += [*_cut(painted, root), *_shortened(painted, root)]
     for widget in widgets:
-        for check in (_misplaced, _plot, _out_of_reach, lambda each: _tip(each, screen)):
-            found += [f"{_path(widget)}: {fault}" for fault in check(widget)]
-    return picture, found
+        for check in (_misplaced, _plot, _out_of_reach, lambda widget: _tip(widget, screen)):
+            faults += [f"{_path(widget)}: {fault}" for fault in check(widget)]
+    return picture, faults
 
 
 # What is painted
@@ -94,7 +94,7 @@ class Recorder(QPaintEngine):
 
     def __init__(self) -> None:
         super().__init__(QPaintEngine.PaintEngineFeature.AllFeatures)
-        self.found: list[Painted] = []
+        self.painted: list[Painted] = []
         self.begin = self.end = lambda *_: True
         self.updateState = self.drawPixmap = self.drawImage = self.drawPolygon = lambda *_: None
 
@@ -123,15 +123,15 @@ class Recorder(QPaintEngine):
         elif {int(rect.width()), int(rect.height())} - set(ICON):
             return
         room = place.mapRect(painter.clipBoundingRect()) if painter.hasClipping() else None
-        last = self.found[-1] if self.found else None
+        last = self.painted[-1] if self.painted else None
         if last and text and last.text and last.by is self.by and last.room == room:
             gap = rect.topLeft() - last.rect.topRight()
             if max(abs(gap.x()), abs(gap.y())) <= SLACK:  # goes on in another font or colour
                 text = last.text + text
-                rect = rect | self.found.pop().rect
+                rect = rect | self.painted.pop().rect
         seen = QRectF(self.by.visibleRegion().boundingRect()).translated(self.at)
         seen &= rect if room is None else rect & room
-        self.found.append(Painted(text, self.by, rect, room, seen, ink))
+        self.painted.append(Painted(text, self.by, rect, room, seen, ink))
 
 
 class Device(QPaintDevice):
@@ -156,16 +156,16 @@ def record(root: QWidget, widgets: list[QWidget]) -> list[Painted]:
         device.recorder.at = widget.mapTo(root, QPoint())
         QWidget.render(widget, painter, device.recorder.at, QRegion(), alone)
     painter.end()
-    return device.recorder.found
+    return device.recorder.painted
 
 
-def _is_on_top(each: Painted, root: QWidget) -> bool:
+def _is_on_top(piece: Painted, root: QWidget) -> bool:
     """Whether nothing, for example a message, is over either end of it."""
-    ends = each.seen.adjusted(1, 0, -1, 0)
+    ends = piece.seen.adjusted(1, 0, -1, 0)
     at = () if ends.isEmpty() else (ends.topLeft(), ends.center(), ends.bottomRight())
     over = [root.childAt(point.toPoint()) or root for point in at]
-    in_view = not each.by.visibleRegion().isEmpty()
-    return in_view and all(each.by.isAncestorOf(w) or w is each.by for w in over)
+    in_view = not piece.by.visibleRegion().isEmpty()
+    return in_view and all(piece.by.isAncestorOf(w) or w is piece.by for w in over)
 
 
 # Whether words can be read
@@ -173,50 +173,52 @@ def _is_on_top(each: Painted, root: QWidget) -> bool:
 
 def _cut(painted: list[Painted], root: QWidget) -> Iterator[str]:
     """Words that do not fit into the room that they are given, or into their widget."""
-    places = Counter((each.text, each.by, each.rect.getRect()) for each in painted)
-    for each in painted:
-        by = each.by
-        view = each.by.parentWidget()
-        high = 0.2 * each.rect.height()
-        long = isinstance(by, QLineEdit) and len(each.text) > SCROLLED
-        if not each.text or long or isinstance(view, QTextEdit | QPlainTextEdit):
+    places = Counter((piece.text, piece.by, piece.rect.getRect()) for piece in painted)
+    for piece in painted:
+        by = piece.by
+        view = piece.by.parentWidget()
+        high = 0.2 * piece.rect.height()
+        long = isinstance(by, QLineEdit) and len(piece.text) > SCROLLED
+        if not piece.text or long or isinstance(view, QTextEdit | QPlainTextEdit):
             continue
-        once = places[each.text, by, each.rect.getRect()] == 1  # or on the grounds of two colours
+        once = places[piece.text, by, piece.rect.getRect()] == 1  # or on the grounds of two colours
         port = QRectF(by.rect()).translated(by.mapTo(root, QPointF()))
         if isinstance(view, QAbstractItemView):
-            port = port | each.rect  # a row that is scrolled to
-        room = port & each.room if once and each.room is not None else port
+            port = port | piece.rect  # a row that is scrolled to
+        room = port & piece.room if once and piece.room is not None else port
         # What is above and below the letters may be missing.
-        if not room.adjusted(-SLACK, -high, SLACK, high).contains(each.rect):
-            needed = f"{each.text[:40]!r}, which needs {_size(each.rect)}"
+        if not room.adjusted(-SLACK, -high, SLACK, high).contains(piece.rect):
+            needed = f"{piece.text[:40]!r}, which needs {_size(piece.rect)}"
             yield f"{_path(by)}: {_size(room)} for {needed}"
 
 
 def _shortened(painted: list[Painted], root: QWidget) -> Iterator[str]:
     """Words that are elided to nothing that makes sense; a number is never elided."""
     above = root.parentWidget().window() if root.parentWidget() else root
-    named = [each for kind in (QAbstractButton, QAction) for each in above.findChildren(kind)]
-    whole = {each.text().replace("&", "") for each in named}  # some end so on purpose
-    for (by, room), lines in groupby(painted, lambda each: (each.by, each.room)):
+    named = [control for kind in (QAbstractButton, QAction) for control in above.findChildren(kind)]
+    titles = {control.text().replace("&", "") for control in named}  # some end so on purpose
+    for (by, room), lines in groupby(painted, lambda piece: (piece.by, piece.room)):
         texts = [line.text for line in lines]
         # What is clipped alike are the lines of one text.
         for text in texts if room is None else ["".join(texts)]:
-            kept = len(text.replace("…", "").strip())
-            few = kept < (OF_TABS if isinstance(by, QTabBar) else KEPT)
-            if "…" in text and text not in whole and (few or re.match(r"−?[\d.]+…", text)):
+            length = len(text.replace("…", "").strip())
+            few = length < (OF_TABS if isinstance(by, QTabBar) else KEPT)
+            if "…" in text and text not in titles and (few or re.match(r"−?[\d.]+…", text)):
                 yield f"{_path(by)}: elided to {text!r}"
 
 
 def _over_others(painted: list[Painted]) -> Iterator[str]:
     """Words and icons that are over another word."""
-    edges = np.array([each.seen.getCoords() for each in painted]).reshape(-1, 4)
+    edges = np.array([piece.seen.getCoords() for piece in painted]).reshape(-1, 4)
     ends = np.minimum(edges[:, None, 2:], edges[None, :, 2:])
     wide, tall = np.moveaxis(ends - np.maximum(edges[:, None, :2], edges[None, :, :2]), 2, 0)
-    heights = np.array([each.rect.height() for each in painted])
+    heights = np.array([piece.rect.height() for piece in painted])
     over = (wide > SLACK) & (tall > 0.3 * np.minimum(heights[:, None], heights[None, :]))
-    for one, other in ((painted[i], painted[k]) for i, k in np.argwhere(np.triu(over, 1))):
-        twice = one.text == other.text and one.by is other.by  # in the colours of two grounds
-        first, word = sorted((one, other), key=lambda each: len(each.text))
+    for earlier, later in ((painted[i], painted[k]) for i, k in np.argwhere(np.triu(over, 1))):
+        twice = (
+            earlier.text == later.text and earlier.by is later.by
+        )  # in the colours of two grounds
+        first, word = sorted((earlier, later), key=lambda piece: len(piece.text))
         icon = not first.text and (
             first.rect.contains(word.seen) or isinstance(first.by.parent(), QGraphicsView)
         )
@@ -230,16 +232,16 @@ def _unreadable(picture: QImage, painted: list[Painted]) -> Iterator[str]:
     plain = picture.convertToFormat(QImage.Format.Format_RGB32)
     numbers = np.frombuffer(plain.constBits(), np.uint32).reshape(plain.height(), -1)
     pixels = numbers[:, : plain.width()] & 0xFFFFFF
-    for each in painted:
-        rect = each.seen.toAlignedRect() & plain.rect()
-        if not re.search(r"\w", each.text) or rect.isEmpty():
+    for piece in painted:
+        rect = piece.seen.toAlignedRect() & plain.rect()
+        if not re.search(r"\w", piece.text) or rect.isEmpty():
             continue
         crop = pixels[rect.top() : rect.bottom() + 1, rect.left() : rect.right() + 1]
         colours, counts = np.unique(crop, return_counts=True)
         ground = f"#{colours[counts.argmax()]:06x}"
-        seen = _on(each.ink, ground)
+        seen = _on(piece.ink, ground)
         if (ratio := contrast(seen, ground)) < TEXT - ROUNDING:
-            yield f"{_path(each.by)}: {each.text[:40]!r} is {seen} on {ground}: {ratio:.2f}"
+            yield f"{_path(piece.by)}: {piece.text[:40]!r} is {seen} on {ground}: {ratio:.2f}"
 
 
 def _on(ink: QColor, ground: str) -> str:
@@ -270,20 +272,20 @@ def _tip(widget: QWidget, screen: QSize) -> Iterator[str]:
 def _misplaced(parent: QWidget) -> Iterator[str]:
     """What is in a widget and reaches out of it, or is over something else that is laid out."""
     direct = parent.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly)
-    children = [each for each in direct if each.isVisible() and not each.isWindow()]
+    children = [child for child in direct if child.isVisible() and not child.isWindow()]
     children = [child for child in children if not child.size().isEmpty()]
     children = [child for child in children if child.property("kind") not in FREE]
     if parent.visibleRegion().isEmpty():
         return  # folded on purpose
     for child in children:
         rect = child.geometry()
-        whole = parent.rect().adjusted(-SLACK, -SLACK, SLACK, SLACK)
-        if not (whole.contains(rect) or _scrolls(parent, rect)):
+        area = parent.rect().adjusted(-SLACK, -SLACK, SLACK, SLACK)
+        if not (area.contains(rect) or _scrolls(parent, rect)):
             yield f"{_called(child)} at {rect.getRect()} reaches out of its {_size(parent)}"
-    for one, other in combinations(children, 2) if parent.layout() is not None else ():
-        shared = one.geometry() & other.geometry()
+    for first, second in combinations(children, 2) if parent.layout() is not None else ():
+        shared = first.geometry() & second.geometry()
         if shared.width() >= SLACK and shared.height() >= SLACK:
-            yield f"{_called(one)} and {_called(other)} overlap by {_size(shared)}"
+            yield f"{_called(first)} and {_called(second)} overlap by {_size(shared)}"
 
 
 def _scrolls(port: QWidget, rect: QRect) -> bool:
@@ -317,7 +319,7 @@ def _out_of_reach(widget: QWidget) -> Iterator[str]:
         return
     group = widget.group() if isinstance(widget, QAbstractButton) else None
     leading = group.buttons() if group is not None else [widget.focusProxy() or widget]
-    by_keys = any(each.focusPolicy() & Qt.FocusPolicy.TabFocus for each in leading)
+    by_keys = any(control.focusPolicy() & Qt.FocusPolicy.TabFocus for control in leading)
     if widget.isEnabled() and not by_keys:
         yield "is not reached by Tab"
     if sum(map(str.isalpha, _name(widget))) < 2:

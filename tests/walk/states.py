@@ -84,24 +84,28 @@ BEGUN: Final = ("Compare methods…", "Try the sample", "Tutorial", "Copy diagno
 
 def newest_dialog() -> QDialog | None:
     """The dialog that was opened last and is still open."""
-    shown = [w for w in QApplication.topLevelWidgets() if isinstance(w, QDialog) and w.isVisible()]
-    return shown[-1] if shown else None
+    dialogs = [
+        w for w in QApplication.topLevelWidgets() if isinstance(w, QDialog) and w.isVisible()
+    ]
+    return dialogs[-1] if dialogs else None
 
 
 def openers(window: MainWindow) -> dict[str, Callable[[], object]]:
     """What opens each dialog that needs nothing more, by its name."""
 
     def run(title: str) -> None:  # some menus are filled anew, and their actions with them
-        next(each for each in commands_of_menus(window.menuBar()) if each.title == title).run()
+        next(
+            command for command in commands_of_menus(window.menuBar()) if command.title == title
+        ).run()
 
-    found = {}
+    commands = {}
     for command in commands_of_menus(window.menuBar()):
         opens = command.title.endswith("…") or command.menu == "Help"
         if opens and not command.why and command.title not in FILES + BEGUN:
-            found[command.title.rstrip("…").casefold()] = partial(run, command.title)
-    found["a new override"] = lambda: window.dialogs.complete_override(NORMS)
-    found["closing"] = lambda: window.dialogs.ask_before_closing(window.close_unasked)
-    return found
+            commands[command.title.rstrip("…").casefold()] = partial(run, command.title)
+    commands["a new override"] = lambda: window.dialogs.complete_override(NORMS)
+    commands["closing"] = lambda: window.dialogs.ask_before_closing(window.close_unasked)
+    return commands
 
 
 def opened(name: str, open_it: Callable[[], object]) -> Iterator[State_]:
@@ -136,7 +140,7 @@ class States:
         yield from () if brief else self.tutorial()
         self.studio.open(self.recipe)
         merged = (self.merge, self.panels, self.layers)
-        parts = (self.before_merging, *merged, self.changes, self.others, self.menus)
+        parts = (self.before_merging, *merged, self.changes, self.other_methods, self.menus)
         for part in (*merged, self.dialogs) if brief else (*parts, self.questions, self.dialogs):
             yield from part()
 
@@ -197,10 +201,10 @@ class States:
                 self.until()
                 yield f"{name}, {choice.currentText()}"
             choice.choose(before)
-        for shown in (True, False) if views else ():
+        for as_table in (True, False) if views else ():
             for view in views:
-                view.show_table(shown)
-            if shown:
+                view.show_table(as_table)
+            if as_table:
                 yield f"{name} as a table"
 
     # Before anything is merged
@@ -246,7 +250,7 @@ class States:
     def tutorial(self) -> Iterator[State_]:
         """It leads through a merge of its own sample, whatever the recipe is."""
         window = self.window
-        asked = {
+        actions = {
             1: lambda: self.studio.open(Sample.IMAGES.recipe),
             2: self.studio.select_most_heterogeneous,
             4: window.merge.start,
@@ -257,7 +261,7 @@ class States:
         while tour.is_running:
             number = tour.step_index + 1
             yield f"tutorial, step {number}"
-            asked.get(number, tour.mark.next.click)()
+            actions.get(number, tour.mark.next.click)()
             self.until(lambda at=number: not tour.is_running or tour.step_index >= at)
         window.conductor.close()
 
@@ -281,7 +285,7 @@ class States:
         """A panel alone, the table without a row, the left column."""
         cards = self.workspace.cards
         layers = self.workspace.layers
-        left = self.workspace.left
+        column = self.workspace.left
         cards.bring(LAYERS)
         cards.toggle_maximised()
         yield "a panel alone"
@@ -292,17 +296,17 @@ class States:
         layers.show_only(1)
         yield "all tensors"
         layers.show_only(0)
-        folded = left.is_folded
-        left.fold(not folded)
+        folded = column.is_folded
+        column.fold(not folded)
         yield "the left column, the other way"
-        left.fold(False)
-        for folding in left.findChildren(Folding):
+        column.fold(False)
+        for folding in column.findChildren(Folding):
             folding.unfold()
         for share in (0, 0.5, 1):
-            for bar in [area.verticalScrollBar() for area in left.findChildren(QScrollArea)]:
+            for bar in [area.verticalScrollBar() for area in column.findChildren(QScrollArea)]:
                 bar.setValue(round(share * bar.maximum()))
             yield f"all options, scrolled to {share:.0%}"
-        left.fold(folded)
+        column.fold(folded)
 
     def layers(self) -> Iterator[State_]:
         """Every tab about the layers, and values tried under What if."""
@@ -338,13 +342,13 @@ class States:
 
     # Other methods, scores, comparisons
 
-    def others(self) -> Iterator[State_]:
+    def other_methods(self) -> Iterator[State_]:
         """Merges by other methods, and what every page finds out about them."""
-        own = self.draft.inputs
+        inputs = self.draft.inputs
         learnt = self.session.results.learning
-        few = tuple(replace(task, limit=FEW) for task in own.tasks)
-        if not own.recipe().without_calibration:
-            self.change(own.with_method("adamerging").with_parameter("steps", STEPS))
+        few = tuple(replace(task, limit=FEW) for task in inputs.tasks)
+        if not inputs.recipe().without_calibration:
+            self.change(inputs.with_method("adamerging").with_parameter("steps", STEPS))
             self.window.merge.start()
             steps = lambda: max(map(len, learnt.figures.values()), default=0)  # noqa: E731
             self.studio.wait(lambda: steps() >= STEPS // 2, learnt.changed)
@@ -352,11 +356,11 @@ class States:
             yield f"{name}, running"
             yield from self.all_of(name, page)
             distil = Distillation(inputs=FEW, steps=STEPS)
-            self.change(replace(own, distil=distil))
+            self.change(replace(inputs, distil=distil))
             self.studio.merge()
             yield "aligned with the experts"
         for method in (OTHER, "smile") if few else (OTHER,):
-            self.change(replace(own, tasks=few).with_method(method))
+            self.change(replace(inputs, tasks=few).with_method(method))
             self.studio.merge()
             yield f"merged by {method}"
         for name, page in self.pages(*PAGES[2:]):
@@ -367,17 +371,17 @@ class States:
                 for (method, _variant), box in page.methods.choices.boxes.items():
                     box.setChecked(method in COMPARED)
             elif name.endswith("Two models"):
-                for index, path in enumerate(own.recipe().paths[:2]):
+                for index, path in enumerate(inputs.recipe().paths[:2]):
                     page.models.choose(index, path)
             yield from self.all_of(name, page)
             if name.endswith("Examples"):
                 page.detail.try_button.click()
             elif name.endswith("Tasks") and few:
-                known = self.session.results.scores.described(few[0])
-                language = replace(known, kind=TaskKind.CAUSAL_LM)
-                page.editor.show_task(few[0], language, None, own.names)
+                description = self.session.results.scores.described(few[0])
+                language = replace(description, kind=TaskKind.CAUSAL_LM)
+                page.editor.show_task(few[0], language, None, inputs.names)
                 yield f"{name}, a language model's"
-        self.change(own)
+        self.change(inputs)
 
     # Menus, dialogs, messages
 

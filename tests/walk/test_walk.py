@@ -52,8 +52,8 @@ def walk(size: str, font: int, *options: str) -> None:
 
 
 def test_every_state_is_in_order_in_the_usual_places():
-    with ThreadPoolExecutor() as both:
-        list(both.map(lambda place: walk(*place, "--brief"), ORDINARY))
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda place: walk(*place, "--brief"), ORDINARY))
 
 
 def test_eight_experts_of_another_architecture_are_in_order_and_have_pictures(tmp_path: Path):
@@ -95,8 +95,8 @@ class Written(QWidget):
         square = QPainterPath()
         painter.fillRect(self.rect(), QColor("#ffffff"))
         painter.setPen(QColor(self.ink))
-        for text, left, width in self.texts:
-            painter.drawText(QRect(left, 10, width, 40), Qt.AlignmentFlag.AlignLeft, text)
+        for text, x, width in self.texts:
+            painter.drawText(QRect(x, 10, width, 40), Qt.AlignmentFlag.AlignLeft, text)
         square.addRect(self.icon, 10, 14, 14)
         painter.drawPath(square)
 
@@ -113,8 +113,8 @@ def placed(*lefts: int) -> QWidget:
     """Buttons over each other, or beyond their parent's edge, where a layout has failed."""
     field = QWidget(outer := QWidget(), geometry=QRect(0, 0, 200, 60))
     QHBoxLayout(field).setEnabled(False)
-    for left in lefts:
-        QPushButton("Continue", field, geometry=QRect(left, 10, 120, 40))
+    for x in lefts:
+        QPushButton("Continue", field, geometry=QRect(x, 10, 120, 40))
     return outer
 
 

@@ -72,9 +72,9 @@ def test_linear(dtype: torch.dtype, form: str, prefix: str, folder: Path):
     weight_OI = randn(O, I)
     x_BI = randn(4, I, seed=1)
     adapted = functional.linear(x_BI, weight_OI) + (x_BI @ a_RI.T) @ b_OR.T * (3 / R)
-    found = delta(folder, "layers.0.q_proj.weight")
-    assert found.dtype == torch.float32
-    assert close(functional.linear(x_BI, weight_OI + found), adapted)
+    change = delta(folder, "layers.0.q_proj.weight")
+    assert change.dtype == torch.float32
+    assert close(functional.linear(x_BI, weight_OI + change), adapted)
 
 
 def test_conv1d_stores_inputs_by_outputs(folder: Path):
@@ -82,10 +82,10 @@ def test_conv1d_stores_inputs_by_outputs(folder: Path):
     a_RI, b_OR = factors("h.0.attn.c_attn", O, I).values()
     weight_IO = randn(I, O)
     x_BI = randn(4, I, seed=1)
-    found = delta(folder, "h.0.attn.c_attn.weight")
+    change = delta(folder, "h.0.attn.c_attn.weight")
     adapted = x_BI @ weight_IO + (x_BI @ a_RI.T) @ b_OR.T * 4
-    assert found.shape == (I, O)
-    assert close(x_BI @ (weight_IO + found), adapted)
+    assert change.shape == (I, O)
+    assert close(x_BI @ (weight_IO + change), adapted)
 
 
 def test_embedding(folder: Path):
@@ -97,8 +97,8 @@ def test_embedding(folder: Path):
     tokens = torch.tensor([0, 10, 4, 4])
     adapted = functional.embedding(tokens, weight_VD)
     adapted = adapted + functional.embedding(tokens, a_RV.T) @ b_DR.T * 4
-    found = delta(folder, "wte.weight")
-    assert close(functional.embedding(tokens, weight_VD + found), adapted)
+    change = delta(folder, "wte.weight")
+    assert close(functional.embedding(tokens, weight_VD + change), adapted)
 
 
 def test_convolution(folder: Path):
@@ -110,8 +110,8 @@ def test_convolution(folder: Path):
     image = randn(2, 3, 6, 6, seed=4)
     adapted = functional.conv2d(image, weight)
     adapted = adapted + functional.conv2d(functional.conv2d(image, a_RIkk), b_OR11) * 4
-    found = functional.conv2d(image, weight + delta(folder, "conv.weight"))
-    assert torch.allclose(found, adapted, rtol=1e-4, atol=1e-4)
+    output = functional.conv2d(image, weight + delta(folder, "conv.weight"))
+    assert torch.allclose(output, adapted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_convolution(folder: Path):
 )
 def test_scale(config: dict[str, object], scale: float, folder: Path):
     save_adapter(folder, factors("model.layers.0.q_proj", O, I), **config)
-    found = open_adapter(folder).deltas["model.layers.0.q_proj.weight"].scale
-    assert found == pytest.approx(scale, rel=1e-15)
+    factor = open_adapter(folder).deltas["model.layers.0.q_proj.weight"].scale
+    assert factor == pytest.approx(scale, rel=1e-15)
 
 
 @given(start=st.integers(0, 35), length=st.integers(0, 35), turned=st.booleans())
@@ -172,21 +172,21 @@ def test_an_expanded_model_is_its_base_with_the_change_added(
     dtype: torch.dtype, folder: Path, tmp_path
 ):
     base = base_folder(tmp_path, dtype)
-    whole = {f"{PREFIX}classifier.weight": randn(2, O, seed=5), f"{PREFIX}new.weight": randn(3)}
-    save_adapter(folder, {**factors("q", O, I), **whole})
+    full = {f"{PREFIX}classifier.weight": randn(2, O, seed=5), f"{PREFIX}new.weight": randn(3)}
+    save_adapter(folder, {**factors("q", O, I), **full})
     checkpoint = expanded(folder, base)
     with TensorReader(checkpoint) as reader, TensorReader(open_checkpoint(base)) as original:
-        found = {name: reader.read(name) for name in checkpoint.tensors}
+        tensors = {name: reader.read(name) for name in checkpoint.tensors}
         stored = {name: original.read(name) for name in open_checkpoint(base).tensors}
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    assert set(found) == {*stored, "new.weight"}
+    assert set(tensors) == {*stored, "new.weight"}
     expected = stored["q.weight"].to(wide) + delta(folder, "q.weight").to(wide)
-    assert same_bits(found["q.weight"], expected)
-    assert same_bits(found["k.weight"], stored["k.weight"])
-    assert same_bits(found["classifier.weight"], whole[f"{PREFIX}classifier.weight"])
-    assert same_bits(found["new.weight"], whole[f"{PREFIX}new.weight"])
+    assert same_bits(tensors["q.weight"], expected)
+    assert same_bits(tensors["k.weight"], stored["k.weight"])
+    assert same_bits(tensors["classifier.weight"], full[f"{PREFIX}classifier.weight"])
+    assert same_bits(tensors["new.weight"], full[f"{PREFIX}new.weight"])
     for name, info in checkpoint.tensors.items():
-        assert (tuple(found[name].shape), found[name].nbytes) == (info.shape, info.nbytes)
+        assert (tuple(tensors[name].shape), tensors[name].nbytes) == (info.shape, info.nbytes)
     assert checkpoint.config == {"model_type": "llama"}
     assert checkpoint.identity > open_checkpoint(base).identity
 
@@ -240,10 +240,10 @@ def test_trained_rows_replace_the_base_s(tokens: object, folder: Path, tmp_path)
     name = f"{PREFIX}q.token_adapter.trainable_tokens_delta"
     save_adapter(folder, {**factors("k", O, I), name: rows}, trainable_token_indices=tokens)
     reader = TensorReader(expanded(folder, base_folder(tmp_path)))
-    found = reader.read("q.weight")
+    tensor = reader.read("q.weight")
     stored = randn(O, I)
-    assert close(found[[4, 0]], rows)
-    assert same_bits(found[1:4].contiguous(), stored[1:4].contiguous())
+    assert close(tensor[[4, 0]], rows)
+    assert same_bits(tensor[1:4].contiguous(), stored[1:4].contiguous())
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -258,9 +258,11 @@ def test_a_stack_of_experts_has_a_product_for_each(turned: bool, folder: Path, t
     tensors = {f"{PREFIX}mlp.experts.lora_A.weight": a, f"{PREFIX}mlp.experts.lora_B.weight": b}
     save_adapter(folder, tensors, target_parameters=["experts.w"])
     reader = TensorReader(expanded(folder, base))
-    left = b.reshape(O_, R, E)
-    right = a.reshape(E, R, I_)
-    exact = 4 * torch.einsum("ore,eri->eio" if turned else "ore,eri->eoi", left, right)
+    left_factor = b.reshape(O_, R, E)
+    right_factor = a.reshape(E, R, I_)
+    exact = 4 * torch.einsum(
+        "ore,eri->eio" if turned else "ore,eri->eoi", left_factor, right_factor
+    )
     assert close(reader.read("mlp.experts.w"), exact)
     assert close(reader.read_part("mlp.experts.w", 33, 71), exact.flatten()[33:71])
 
@@ -300,14 +302,14 @@ def test_nan_in_a_factor_is_named(folder: Path):
 
 def test_tensors_that_replace_the_bases(folder: Path):
     names = ["classifier.weight", "score.modules_to_save.default.weight", "q.base_layer.bias"]
-    whole = {f"{PREFIX}{name}": randn(2) for name in [*names, "pooler.modules_to_save.bias"]}
-    save_adapter(folder, {**factors("q", O, I), **whole}, bias="all")
+    full = {f"{PREFIX}{name}": randn(2) for name in [*names, "pooler.modules_to_save.bias"]}
+    save_adapter(folder, {**factors("q", O, I), **full}, bias="all")
     adapter = open_adapter(folder)
     expected = {"classifier.weight", "score.weight", "q.bias", "pooler.bias"}
     assert set(adapter.full) == expected
     assert set(adapter.names) == {*expected, "q.weight"}
-    found = TensorReader(adapter.stored).read(adapter.full["q.bias"].name)
-    assert same_bits(found, whole[f"{PREFIX}q.base_layer.bias"])
+    tensor = TensorReader(adapter.stored).read(adapter.full["q.bias"].name)
+    assert same_bits(tensor, full[f"{PREFIX}q.base_layer.bias"])
 
 
 COPIES = ["{}.weight", "{}.modules_to_save.weight", "{}.modules_to_save.default.weight"]
@@ -321,19 +323,19 @@ def test_copies_of_a_trained_table_are_one(
     names: tuple[str, str], started: bool, differs: bool, folder: Path
 ):
     trained = randn(3, 2)
-    whole = {f"{PREFIX}{name.format('embed')}": trained.clone() for name in names}
+    full = {f"{PREFIX}{name.format('embed')}": trained.clone() for name in names}
     if started:
-        whole[f"{PREFIX}{START.format('embed')}"] = randn(3, 2)
+        full[f"{PREFIX}{START.format('embed')}"] = randn(3, 2)
     if differs:
-        whole[f"{PREFIX}{names[1].format('embed')}"][2, 1] += 1
-    save_adapter(folder, {**factors("q", O, I), **whole})
+        full[f"{PREFIX}{names[1].format('embed')}"][2, 1] += 1
+    save_adapter(folder, {**factors("q", O, I), **full})
     if differs:
         refused(folder, "differ. Save the adapter again.")
         return
     adapter = open_adapter(folder)
-    (whole,) = adapter.full.values()
+    (stored,) = adapter.full.values()
     assert set(adapter.full) == {"embed.weight"}
-    assert same_bits(TensorReader(adapter.stored).read(whole.name), trained)
+    assert same_bits(TensorReader(adapter.stored).read(stored.name), trained)
 
 
 @pytest.mark.parametrize(
@@ -393,16 +395,16 @@ def test_nobody_is_sent_to_a_merge_that_peft_cannot_do(
     assert str(config.get("peft_type", "")) in caught.value.sentence
 
 
-@pytest.mark.parametrize("others", [(), ("second",), ("second", "third")])
+@pytest.mark.parametrize("subfolders", [(), ("second",), ("second", "third")])
 def test_of_several_adapters_in_a_folder_the_one_that_is_read_is_named(
-    others: tuple[str, ...], folder: Path
+    subfolders: tuple[str, ...], folder: Path
 ):
     save_adapter(folder, factors("q", O, I))
-    for name in others:
+    for name in subfolders:
         save_adapter(folder / name, factors("q", O, I, seed=3))
     said = " ".join(open_adapter(folder).warnings)
-    assert ("in the folder itself is read" in said) is bool(others)
-    assert all(f"`{name}`" in said for name in others)
+    assert ("in the folder itself is read" in said) is bool(subfolders)
+    assert all(f"`{name}`" in said for name in subfolders)
 
 
 @pytest.mark.parametrize("start", [True, False, None, "gaussian", "eva", "orthogonal"])

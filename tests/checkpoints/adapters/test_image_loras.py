@@ -131,11 +131,11 @@ def changed(adapter: Path, base: Path) -> dict[str, Tensor]:
     opened = open_adapter(adapter, checkpoint.tensors)
     expanded = expand(opened, checkpoint, {name: name for name in opened.names}, ())
     reader = TensorReader(expanded)
-    found = {name: reader.read(name) for name in opened.names}
-    for name, tensor in found.items():
+    tensors = {name: reader.read(name) for name in opened.names}
+    for name, tensor in tensors.items():
         part = reader.read_part(name, 3, tensor.numel() - 2)
         assert torch.allclose(part, tensor.flatten()[3:-2], rtol=1e-6, atol=1e-7)
-    return found
+    return tensors
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -147,9 +147,9 @@ def test_each_kind_is_its_formula(kind: str, tmp_path):
         {f"lora_unet_down_blocks_0_to_q.{name}": tensor for name, tensor in pieces.items()},
     )
     assert is_adapter(file)
-    found = changed(file, base)["down_blocks.0.to_q.weight"].double()
+    actual = changed(file, base)["down_blocks.0.to_q.weight"].double()
     exact = weight.double() + change.double()
-    assert (found - exact).norm() <= 1e-6 * exact.norm()
+    assert (actual - exact).norm() <= 1e-6 * exact.norm()
 
 
 def test_each_module_has_its_own_alpha_and_rank(tmp_path):
@@ -174,8 +174,8 @@ def test_each_module_has_its_own_alpha_and_rank(tmp_path):
         exact[f"{name}.weight"] = LINEAR.double() + scale * up.double() @ down.double()
     folder = tmp_path / "pipeline"
     for part in ("unet", "text_encoder"):
-        own = [name for name in exact if name.startswith(f"{part}/")]
-        tensors = {name.removeprefix(f"{part}/"): LINEAR.clone() for name in own}
+        part_names = [name for name in exact if name.startswith(f"{part}/")]
+        tensors = {name.removeprefix(f"{part}/"): LINEAR.clone() for name in part_names}
         save_model(folder / part, tensors)
     index = {part: ["transformers", "Model"] for part in ("unet", "text_encoder")}
     (folder / "model_index.json").write_text(json.dumps({"_class_name": "Pipeline", **index}))
@@ -206,7 +206,7 @@ NAMES = {
 }
 
 
-def other(name: str) -> str:
+def partner(name: str) -> str:
     """The name of the other factor."""
     return name.replace("down.weight", "up.weight").replace("lora_A", "lora_B")
 
@@ -215,7 +215,7 @@ def other(name: str) -> str:
 def test_each_form_of_a_name_finds_its_module(name: str, tmp_path):
     folder = tmp_path / "a"
     folder.mkdir()
-    file = lora(folder / "pytorch_lora_weights.safetensors", {name: A, other(name): B})
+    file = lora(folder / "pytorch_lora_weights.safetensors", {name: A, partner(name): B})
     everything = {f"{module}.weight" for module in NAMES.values()} | {"unet/other.weight"}
     for path in (file, folder):
         assert is_adapter(path)
@@ -226,13 +226,13 @@ def test_a_file_is_an_expert_of_a_merge(tmp_path):
     base = save_model(tmp_path / "base", {"q.weight": LINEAR})
     file = lora(tmp_path / "x.safetensors", {"q.lora_down.weight": A, "q.lora_up.weight": B})
     prepared = prepare(recipe_over(base, [file], merge_method="linear"))
-    found = merged_tensors(prepared, tmp_path / "store", as_output=True)
-    torch.testing.assert_close(found["q.weight"], LINEAR + B @ A)
+    tensors = merged_tensors(prepared, tmp_path / "store", as_output=True)
+    torch.testing.assert_close(tensors["q.weight"], LINEAR + B @ A)
 
 
 def test_modules_that_the_base_lacks_or_has_twice_are_named(tmp_path):
     names = ["lora_unet_a_b.lora_down.weight", "lora_unet_c.lora_down.weight"]
-    factors = {form(name): t for name in names for form, t in ((str, A), (other, B))}
+    factors = {form(name): t for name in names for form, t in ((str, A), (partner, B))}
     file = lora(tmp_path / "x.safetensors", factors)
     with pytest.raises(MismatchError, match=r"1 of the adapter's modules.*lora_unet_c") as caught:
         open_adapter(file, ["a.b.weight", "d.weight"])
@@ -251,7 +251,7 @@ def test_the_settings_in_the_metadata_give_the_scale(
 ):
     text = json.dumps({f"{prefix}{key}": value for key, value in {"r": R, **config}.items()})
     name = f"{prefix}q.lora_A.weight"
-    file = lora(tmp_path / "x.safetensors", {name: A, other(name): B}, lora_adapter_metadata=text)
+    file = lora(tmp_path / "x.safetensors", {name: A, partner(name): B}, lora_adapter_metadata=text)
     (change,) = open_adapter(file, [f"{prefix.replace('.', '/')}q.weight"]).deltas.values()
     assert change.scale == pytest.approx(scale)
 
@@ -271,7 +271,7 @@ def test_the_settings_in_the_metadata_give_the_scale(
     ],
 )
 def test_what_is_not_read_is_refused_by_name(more: dict[str, Tensor], sentence: str, tmp_path):
-    whole = {"lora_unet_q.lora_down.weight": A, "lora_unet_q.lora_up.weight": B}
-    file = lora(tmp_path / "x.safetensors", {**whole, **more})
+    pair = {"lora_unet_q.lora_down.weight": A, "lora_unet_q.lora_up.weight": B}
+    file = lora(tmp_path / "x.safetensors", {**pair, **more})
     with pytest.raises(CheckpointError, match=sentence):
         open_adapter(file)

@@ -87,10 +87,10 @@ def test_the_right_sizes_are_read(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kind", "name"), CELLS)
 def test_a_wrong_size_is_refused(kind: str, name: str, wrong: str, tmp_path: Path) -> None:
     shapes = dict(KINDS[kind][1])
-    other = WRONG[wrong](shapes[name])
-    if other == shapes[name]:  # square, or one axis
-        other = (*other, 5)
-    shapes[name] = other
+    shape = WRONG[wrong](shapes[name])
+    if shape == shapes[name]:  # square, or one axis
+        shape = (*shape, 5)
+    shapes[name] = shape
     with pytest.raises((CheckpointError, MismatchError)) as caught:
         opened(tmp_path, kind, shapes)
     assert "adapter" in caught.value.sentence
@@ -161,8 +161,8 @@ NAME = st.lists(st.sampled_from(["a", "b", "1", "11", "a1"]), min_size=1, max_si
 @given(st.lists(NAME.map(".".join), min_size=1, max_size=6, unique=True), NAME.map(".".join))
 def test_a_table_of_names_is_read_as_by_peft(keys: list[str], module: str):
     table = {key: number + 1 for number, key in enumerate(keys)}
-    found = [n for key, n in table.items() if re.match(rf"(.*\.)?({key})$", module)]
-    assert AdapterSettings(rank_pattern=table).rank_of(module) == (found[0] if found else 8)
+    ranks = [n for key, n in table.items() if re.match(rf"(.*\.)?({key})$", module)]
+    assert AdapterSettings(rank_pattern=table).rank_of(module) == (ranks[0] if ranks else 8)
 
 
 def test_a_table_of_very_many_names_is_read_at_once(tmp_path: Path):

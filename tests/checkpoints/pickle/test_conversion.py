@@ -30,9 +30,9 @@ def read(folder: Path) -> dict[str, Tensor]:
         return {name: reader.read(name) for name in checkpoint.tensors}
 
 
-def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    assert set(found) == set(expected)
-    assert all(same_bits(found[name], expected[name]) for name in expected)
+def assert_same(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    assert set(actual) == set(expected)
+    assert all(same_bits(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -50,12 +50,12 @@ NEW_FORMATS = (torch.uint16, torch.uint32, torch.uint64)
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_parameters_views_scalars_and_empty_tensors(zipped: bool, tmp_path, cache: Path):
-    whole = torch.arange(24.0).reshape(4, 6)
+    matrix = torch.arange(24.0).reshape(4, 6)
     tensors = {
         "parameter": torch.nn.Parameter(torch.randn(3, generator=torch.Generator().manual_seed(0))),
         "turned": torch.arange(6.0).reshape(2, 3).T,
-        "left": whole[:, :2],
-        "right": whole[:, 2:],
+        "left": matrix[:, :2],
+        "right": matrix[:, 2:],
         "scalar": torch.tensor(3.0),
         "empty": torch.empty(0, 5),
         "channels": torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
@@ -171,11 +171,11 @@ def unseen(file: Path, content: bytes) -> None:
 def test_a_pickle_of_another_content_with_its_old_size_and_time(tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors())
     convert_pickle(folder, cache)
-    other = {name: tensor + 1 for name, tensor in small_tensors().items()}
-    again = BIN(model_folder(tmp_path / "expert-b", other)).read_bytes()
+    changed_tensors = {name: tensor + 1 for name, tensor in small_tensors().items()}
+    again = BIN(model_folder(tmp_path / "expert-b", changed_tensors)).read_bytes()
     unseen(BIN(folder), again)
     assert find_converted(folder, cache) is None
-    assert_same(read(convert_pickle(folder, cache)), other)
+    assert_same(read(convert_pickle(folder, cache)), changed_tensors)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", ".conversion.json"])

@@ -176,9 +176,9 @@ def test_bombs(name: str, file: Path):
 
 
 def test_bombs_of_other_forms(file: Path):
-    whole = {"0": bytes(2**28)}
+    members = {"0": bytes(2**28)}
     packed = tensor(2**26, (2**26,), (1,))
-    zip_file(file, packed, whole, compression=zipfile.ZIP_DEFLATED)
+    zip_file(file, packed, members, compression=zipfile.ZIP_DEFLATED)
     assert "would expand to 268435" in refused(file)
     legacy_file(file, tensor(2**60, (1,), (1,)), pickled(["0"]), (2**60).to_bytes(8, "little"))
     assert "it is damaged" in refused(file)
@@ -308,10 +308,10 @@ def test_mutated_files_are_refused_or_read_alike(data: st.DataObject, tmp_path):
     expected = torch_reads(file)
     with TensorReader(converted) as reader:
         for name in () if expected is None else converted.tensors:
-            found = reader.read(name)
+            tensor = reader.read(name)
             # With some damage to the archive's directory, torch returns memory it never filled.
-            whole = name in TENSORS and same_bits(found, TENSORS[name])
-            assert whole or same_bits(found, expected[name])
+            is_original = name in TENSORS and same_bits(tensor, TENSORS[name])
+            assert is_original or same_bits(tensor, expected[name])
 
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2)}

@@ -41,8 +41,8 @@ def folder_of(format_: Quantised, path: Path, **config: Any) -> tuple[Path, Tens
 def read_in_parts(checkpoint: Checkpoint, name: str) -> Tensor:
     """A tensor, of which parts are the same."""
     with TensorReader(checkpoint) as reader:
-        whole = reader.read(name)
-        end = whole.numel()
+        tensor = reader.read(name)
+        end = tensor.numel()
         ranges = (
             (0, 0),
             (0, 1),
@@ -52,8 +52,8 @@ def read_in_parts(checkpoint: Checkpoint, name: str) -> Tensor:
             (end - 1, end),
         )
         for start, stop in ranges:
-            assert torch.equal(reader.read_part(name, start, stop), whole.flatten()[start:stop])
-    return whole
+            assert torch.equal(reader.read_part(name, start, stop), tensor.flatten()[start:stop])
+    return tensor
 
 
 @pytest.mark.parametrize("format_", FORMATS.values(), ids=FORMATS)

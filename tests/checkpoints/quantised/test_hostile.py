@@ -85,8 +85,8 @@ def damaged(draw: st.DrawFn) -> tuple[str, dict[str, Tensor]]:
     name = draw(st.sampled_from(sorted(FORMATS)))
     parts = parts_of(name)
     key = draw(st.sampled_from(sorted(parts)))
-    other = changed(parts.pop(key), draw)
-    return name, parts if other is None else {**parts, key: other}
+    replacement = changed(parts.pop(key), draw)
+    return name, parts if replacement is None else {**parts, key: replacement}
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))

@@ -108,16 +108,16 @@ def test_the_gradient_of_one_model_and_of_all_are_the_same(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learning_module, "ENTRIES_AT_A_TIME", together)
         merged.set_gradients(3)
-    found = {name: value.grad for name, value in values.items()}
+    gradients = {name: value.grad for name, value in values.items()}
 
     leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
     expected = torch.autograd.grad(
         reference(merged, leaves, model, tokens), list(leaves.values()), allow_unused=True
     )
-    for (name, leaf), own in zip(leaves.items(), expected, strict=True):
-        wanted = torch.zeros_like(leaf) if own is None else own
-        error = torch.linalg.vector_norm(found[name] - wanted)
-        assert error <= 1e-6 * max(float(torch.linalg.vector_norm(wanted)), 1e-12), name
+    for (name, leaf), gradient in zip(leaves.items(), expected, strict=True):
+        exact = torch.zeros_like(leaf) if gradient is None else gradient
+        error = torch.linalg.vector_norm(gradients[name] - exact)
+        assert error <= 1e-6 * max(float(torch.linalg.vector_norm(exact)), 1e-12), name
 
 
 def _fields(method: MergeMethod[Any]) -> Any:
@@ -131,7 +131,7 @@ def merged_values(
 ) -> MergedValues:
     learning = method.learning
     rows = list[Held]()
-    own = {}
+    by_tensor = {}
     shared = {} if learning.shared is None else learning.shared(parameters, experts)
     for name, index in model.named_parameters():
         deltas = [0.5 * torch.randn_like(index) for _ in range(experts)]
@@ -140,24 +140,30 @@ def merged_values(
         made = list(part_inputs_of(learning, Experts(deltas, weights), parameters, findings))
         rows.append(Held(name, index.detach().clone(), deltas, made, weights, index))
         values = learning.start(deltas, parameters, findings)
-        own[name] = {each: value.double() for each, value in values.items()}
-    whole = {name: value.double() for name, value in shared.items()}
-    return MergedValues(learning, parameters, rows, own, whole, seed=seed)
+        by_tensor[name] = {key: value.double() for key, value in values.items()}
+    shared_values = {name: value.double() for name, value in shared.items()}
+    return MergedValues(learning, parameters, rows, by_tensor, shared_values, seed=seed)
 
 
-def reference(own: MergedValues, leaves: dict[str, Tensor], model: Any, tokens: Tensor) -> Tensor:
+def reference(
+    all_values: MergedValues, leaves: dict[str, Tensor], model: Any, tokens: Tensor
+) -> Tensor:
     """The loss as a function of all values, through all experts at once."""
     merged: dict[str, Tensor] = {}
     total = torch.zeros((), dtype=torch.float64)
-    for row in own.rows:
+    for row in all_values.rows:
         assert isinstance(row, Held)
-        values = {name: leaves[f"/{name}"] for name in own.shared}
-        values |= {name: leaves[f"{row.name}/{name}"] for name in own.own[row.name]}
-        gates = own.gates(row, 3)(values)
+        values = {name: leaves[f"/{name}"] for name in all_values.shared}
+        values |= {name: leaves[f"{row.name}/{name}"] for name in all_values.own[row.name]}
+        gates = all_values.gates(row, 3)(values)
         scales = gates.get("coefficient", torch.ones(len(row.weights))) * torch.tensor(row.weights)
-        parts = [own.learning.part(t, row.part_inputs(t), gates) for t in range(len(row.weights))]
+        parts = [
+            all_values.learning.part(t, row.part_inputs(t), gates) for t in range(len(row.weights))
+        ]
         change = gates.get("mask", 1) * sum(map(torch.mul, scales, parts))
         merged[row.name] = row.base + change
-        if own.learning.penalty is not None:
-            total = total + own.learning.penalty(gates, own.parameters, len(own.rows))
+        if all_values.learning.penalty is not None:
+            total = total + all_values.learning.penalty(
+                gates, all_values.parameters, len(all_values.rows)
+            )
     return total + loss_of(model, tokens, merged)

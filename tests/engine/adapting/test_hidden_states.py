@@ -58,15 +58,15 @@ def test_a_model_without_blocks_is_refused() -> None:
 
 
 class Small(nn.Module):
-    """Two blocks; ``whole``: they flatten all inputs of a batch to one."""
+    """Two blocks; ``mixes_inputs``: they flatten all inputs of a batch to one."""
 
-    def __init__(self, *, whole: bool) -> None:
+    def __init__(self, *, mixes_inputs: bool) -> None:
         super().__init__()
         self.blocks = nn.ModuleList([nn.Identity(), nn.Identity()])
-        self._whole = whole
+        self._mixes_inputs = mixes_inputs
 
     def forward(self, tokens_NLH: torch.Tensor) -> torch.Tensor:
-        states = tokens_NLH.flatten(0, 1)[None] if self._whole else tokens_NLH
+        states = tokens_NLH.flatten(0, 1)[None] if self._mixes_inputs else tokens_NLH
         for block in self.blocks:
             states = block(states)
         return states
@@ -77,7 +77,7 @@ def piece(length: int) -> Piece:
 
 
 def test_each_input_has_its_own_states_without_padding() -> None:
-    model = Small(whole=False)
+    model = Small(mixes_inputs=False)
     states = HiddenStates(model)
     tokens_NLH = torch.randn(2, 5, 3)
     with states.recorded():
@@ -92,7 +92,7 @@ def test_each_input_has_its_own_states_without_padding() -> None:
 
 
 def test_blocks_that_mix_inputs_are_refused() -> None:
-    model = Small(whole=True)
+    model = Small(mixes_inputs=True)
     states = HiddenStates(model)
     with states.recorded():
         model(torch.randn(2, 5, 3))

@@ -40,8 +40,8 @@ def test_padded_answers_are_those_of_each_alone(expert: Evaluator) -> None:
     if len({len(piece.inputs["input_ids"]) for piece in flat(inputs)}) < 2:
         assert padding is None  # it has no use
         return
-    found = answers(expert, inputs, padding)
-    for pieces, together in zip(inputs, found, strict=True):
+    padded = answers(expert, inputs, padding)
+    for pieces, together in zip(inputs, padded, strict=True):
         (alone,) = answers(expert, [pieces])
         assert together.shape == alone.shape or padding is None
         torch.testing.assert_close(together, alone, rtol=0, atol=1e-4 * float(alone.abs().max()))

@@ -79,8 +79,8 @@ def test_a_window_is_whole_passes(counts: list[int], size: int, steps: int):
 
 
 def test_what_is_kept_outlives_a_stop(tmp_path):
-    whole, kept = climbing(500, 5.2)
-    list(whole.steps())
+    training, best = climbing(500, 5.2)
+    list(training.steps())
     loop, _ = climbing(500, 5.2)
     steps = loop.steps()
     for _ in range(90):  # past the best
@@ -89,9 +89,9 @@ def test_what_is_kept_outlives_a_stop(tmp_path):
     again, value = climbing(500, 5.2)
     again.resume_from(load_checkpoint(tmp_path, 0, again.state))
     list(again.steps())
-    assert torch.equal(value, kept)
-    assert again.state.losses == whole.state.losses
-    assert again.state.steps_to_final_values == whole.state.steps_to_final_values
+    assert torch.equal(value, best)
+    assert again.state.losses == training.state.losses
+    assert again.state.steps_to_final_values == training.state.steps_to_final_values
 
 
 def saved_climb(folder: Path) -> None:
@@ -114,9 +114,9 @@ def test_a_damaged_checkpoint_is_not_used_and_blocks_nothing(
     assert float(value) == 10.0
     assert ("computed again" in caplog.text) == (tmp_path / CHECKPOINT).exists()
     list(trained(loop, tmp_path, 0, title="", experts=["one"], curve=""))
-    whole, kept = climbing(500, 5.2)
-    list(whole.steps())
-    assert torch.equal(value, kept)
+    training, best = climbing(500, 5.2)
+    list(training.steps())
+    assert torch.equal(value, best)
     assert ("cannot be resumed" in caplog.text) == (damage == "folder")
 
 

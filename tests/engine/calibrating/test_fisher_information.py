@@ -28,7 +28,9 @@ def fisher_recipe(file: Path, **of_the_last_task: object) -> Path:
 
 def expected_squares(model: Any, inputs: list[Any], labels: list[int]) -> dict[str, Tensor]:
     """Mean over the inputs of the squared gradient of log p, in expectation over the labels."""
-    found = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
+    squares = {
+        name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()
+    }
     for input_ in inputs:
         for label in range(len(labels)):
             model.zero_grad()
@@ -37,8 +39,8 @@ def expected_squares(model: Any, inputs: list[Any], labels: list[int]) -> dict[s
             log_p.backward()
             for name, parameter in model.named_parameters():
                 if parameter.grad is not None:
-                    found[name] += share * parameter.grad**2 / len(inputs)
-    return found
+                    squares[name] += share * parameter.grad**2 / len(inputs)
+    return squares
 
 
 @pytest.mark.parametrize(
@@ -51,9 +53,9 @@ def test_of_a_classifier_it_is_the_expectation_over_the_labels_of_its_task(
         monkeypatch.setattr(fisher, "_LEAST_BYTES", 1)
         monkeypatch.setattr(fisher, "_SHARE", 0.0)
     task = {"labels": [f"label-{label}" for label in labels]} if labels else {}
-    prepared, found = measured(fisher_recipe(bert_family(own_cache), **task), Need.GRADIENTS)
+    prepared, measurements = measured(fisher_recipe(bert_family(own_cache), **task), Need.GRADIENTS)
     kind = transformers.BertForSequenceClassification
-    for statistics, expert in zip(found, prepared.experts, strict=True):
+    for statistics, expert in zip(measurements, prepared.experts, strict=True):
         model, inputs = one_by_one(own_cache, expert.name, kind)
         own_labels = list(range(model.config.num_labels))
         if labels and expert.name == "three":
@@ -61,7 +63,7 @@ def test_of_a_classifier_it_is_the_expectation_over_the_labels_of_its_task(
         coarse = expected_squares(model, inputs, own_labels)
         expected = expected_squares(model.double(), inputs, own_labels)
         assert len(statistics.manifest.tensors) > 30
-        largest = max(float(torch.linalg.norm(each)) for each in expected.values())
+        largest = max(float(torch.linalg.norm(squares)) for squares in expected.values())
         for name in statistics.manifest.tensors:
             exact = expected[expert.own_names[name]]
             error = torch.linalg.norm(statistics.read(name) - exact)
@@ -70,15 +72,17 @@ def test_of_a_classifier_it_is_the_expectation_over_the_labels_of_its_task(
             allowed = 1.5 * rounding + 1e-6 * torch.linalg.norm(exact)
             # Gradients of a key's bias are nothing but rounding.
             assert error <= allowed + 1e-12 * largest, name
-        own = {expert.own_names[name] for name in statistics.manifest.tensors}
-        norm = sum(float(expected[name].square().sum()) for name in own) ** 0.5
-        rounding = sum(float((coarse[n] - expected[n]).square().sum()) for n in own) ** 0.5
+        measured_names = {expert.own_names[name] for name in statistics.manifest.tensors}
+        norm = sum(float(expected[name].square().sum()) for name in measured_names) ** 0.5
+        rounding = (
+            sum(float((coarse[n] - expected[n]).square().sum()) for n in measured_names) ** 0.5
+        )
         assert abs(statistics.manifest.norm - norm) <= 1.5 * rounding + 1e-6 * norm
 
 
 def test_of_a_language_model_it_is_that_of_drawn_words(own_cache: Path):
     """The same words are drawn here, from the same seeds."""
-    _, found = measured(fisher_recipe(gpt2_family(own_cache)), Need.GRADIENTS)
+    _, measurements = measured(fisher_recipe(gpt2_family(own_cache)), Need.GRADIENTS)
     model, inputs = one_by_one(own_cache, "one", transformers.GPT2LMHeadModel)
     shapes = [tuple(input_["input_ids"].shape) for input_ in inputs]
     order = [n for shape in dict.fromkeys(shapes) for n, s in enumerate(shapes) if s == shape]
@@ -91,8 +95,8 @@ def test_of_a_language_model_it_is_that_of_drawn_words(own_cache: Path):
         log_p.gather(1, drawn).sum().backward()
         for name, parameter in model.named_parameters():
             expected[name] += parameter.grad.double() ** 2 / len(inputs)
-    for name in found[0].manifest.tensors:
-        error = torch.linalg.norm(found[0].read(name) - expected[name])
+    for name in measurements[0].manifest.tensors:
+        error = torch.linalg.norm(measurements[0].read(name) - expected[name])
         assert error <= 1e-4 * torch.linalg.norm(expected[name]), name
 
 

@@ -79,34 +79,34 @@ def squares_of(model: Any, words: Tensor) -> dict[str, Tensor]:
     def values(inputs: Any, _first: int) -> list[Tensor]:
         return list(model(inputs["words"]).unbind(dim=1))
 
-    found: dict[str, Tensor] = {}
+    squares: dict[str, Tensor] = {}
     gradients = SquaredGradients(values, dict(model.named_parameters()))
-    assert sum(gradients.add({"words": words}, 0, found)) == COUNT
-    return found
+    assert sum(gradients.add({"words": words}, 0, squares)) == COUNT
+    return squares
 
 
 def expected(model: Any, words: Tensor) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
+    squares: dict[str, Tensor] = {}
     for n in range(len(words)):
         for value in range(3):
             model.zero_grad()
             model(words[n : n + 1])[0, value].backward()
             for name, parameter in model.named_parameters():
                 if parameter.grad is not None:
-                    own = found.setdefault(name, torch.zeros_like(parameter.data))
-                    own += parameter.grad**2
-    return found
+                    total = squares.setdefault(name, torch.zeros_like(parameter.data))
+                    total += parameter.grad**2
+    return squares
 
 
 @pytest.fixture
 def passes(monkeypatch) -> list[int]:
     """How many examples were in each pass that took more than one."""
     seen: list[int] = []
-    known = SquaredGradients._at_once
+    original = SquaredGradients._at_once
 
     def at_once(self: Any, inputs: Any, first: int, sums: Any) -> bool:
         seen.append(len(inputs["words"]))
-        return known(self, inputs, first, sums)
+        return original(self, inputs, first, sums)
 
     monkeypatch.setattr(SquaredGradients, "_at_once", at_once)
     return seen
@@ -120,20 +120,25 @@ def test_the_squares_are_those_of_each_example(
 ):
     """Models whose examples cannot be told apart go one by one after the first two."""
     model, words = made(kind)
-    found = squares_of(model, words)
-    known = expected(model, words)
-    assert found.keys() == known.keys()
-    for name, own in known.items():
-        assert torch.linalg.vector_norm(found[name] - own) <= 1e-6 * torch.linalg.norm(own), name
+    squares = squares_of(model, words)
+    reference = expected(model, words)
+    assert squares.keys() == reference.keys()
+    for name, exact in reference.items():
+        assert torch.linalg.vector_norm(squares[name] - exact) <= 1e-6 * torch.linalg.norm(exact), (
+            name
+        )
     assert passes == counts
 
 
 def test_little_memory_means_one_by_one(monkeypatch, passes: list[int]):
     monkeypatch.setattr(fisher_information, "free_memory", lambda: 0)
     model, words = made(Reader)
-    found = squares_of(model, words)
-    known = expected(model, words)
-    assert all(torch.allclose(found[name].double(), own, rtol=1e-5) for name, own in known.items())
+    squares = squares_of(model, words)
+    reference = expected(model, words)
+    assert all(
+        torch.allclose(squares[name].double(), exact, rtol=1e-5)
+        for name, exact in reference.items()
+    )
     assert passes == [2]
 
 
@@ -148,7 +153,7 @@ def test_rows_without_gradient_cost_nothing(rows: tuple[int, ...], swapped: bool
         gradient[n, rows[n % len(rows)], 1:] = torch.randn(SIZE - 1)
     pair = (x, gradient) if swapped else (gradient, x)
     with FlopCounterMode(display=False) as counter:
-        found = fisher_information._of_products(*pair)
+        squares = fisher_information._of_products(*pair)
     expected = torch.einsum("nmo,nmi->noi", *pair).square().sum(dim=0)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(squares, expected)
     assert counter.get_total_flops() == 2 * COUNT * len(rows) * SIZE**2

@@ -39,9 +39,9 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     processes = []
 
     def start(code: str, token: str | None) -> subprocess.Popen[bytes]:
-        own = {} if token is None else {leftovers.TOKEN: token}
+        environment = {} if token is None else {leftovers.TOKEN: token}
         command = [sys.executable, "-c", code]
-        processes.append(subprocess.Popen(command, env={**os.environ, **own}))
+        processes.append(subprocess.Popen(command, env={**os.environ, **environment}))
         return processes[-1]
 
     yield start
@@ -63,7 +63,7 @@ def test_whoever_has_the_token_ends_and_nobody_else(
     how: str, started: Callable[..., subprocess.Popen[bytes]], tmp_path
 ):
     ours = started(NESTING, "secret")
-    others = [started(SLEEPING, None), started(SLEEPING, "another")]
+    strangers = [started(SLEEPING, None), started(SLEEPING, "another")]
     child = until(lambda: psutil.Process(ours.pid).children())[0]
     folder = tmp_path / "folder"
     (folder / "sockets").mkdir(parents=True)
@@ -84,7 +84,7 @@ def test_whoever_has_the_token_ends_and_nobody_else(
     until(lambda: not folder.exists())
     assert ours.wait(10)
     child.wait(10)
-    assert [other.poll() for other in others] == [None, None]
+    assert [process.poll() for process in strangers] == [None, None]
 
 
 OWNER = """
@@ -96,9 +96,9 @@ time.sleep(600)
 """
 
 
-def until(found: Callable[[], object], seconds: float = 20.0) -> object:
+def until(condition: Callable[[], object], seconds: float = 20.0) -> object:
     end = time.monotonic() + seconds
-    while not (what := found()):
+    while not (what := condition()):
         assert time.monotonic() < end
         time.sleep(0.05)
     return what
@@ -158,8 +158,8 @@ def test_a_cluster_that_does_not_answer_is_said_to_be_unreachable(
     assert caught.value.details
     monkeypatch.setattr(ray_cluster, "_ask", answers)
     ray_cluster._require_answer("auto", Event())
-    left = set(psutil.Process().children()) - before
-    assert all("resource_tracker" in " ".join(each.cmdline()) for each in left)
+    remaining = set(psutil.Process().children()) - before
+    assert all("resource_tracker" in " ".join(process.cmdline()) for process in remaining)
 
 
 def test_a_person_does_not_wait_for_it(monkeypatch):

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory) -> dict[str, Any]:
+def report(tmp_path_factory) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.helpers.cluster_faults"]
     folder = tmp_path_factory.mktemp("faults")
     done = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False)
@@ -40,27 +40,27 @@ def found(tmp_path_factory) -> dict[str, Any]:
     "fault",
     ["well", "stopped", "two without memory", "killed, resumed", "all without memory, resumed"],
 )
-def test_the_same_bits(found: dict[str, Any], fault: str):
-    assert found[fault] == found["alone"]
+def test_the_same_bits(report: dict[str, Any], fault: str):
+    assert report[fault] == report["alone"]
 
 
-def test_a_tensor_over_which_every_worker_is_killed(found: dict[str, Any]):
-    assert found["killed"].startswith(f"3 workers were lost while they worked on `{DOOMED}`")
-    assert found["killed"].endswith("then resume.")
+def test_a_tensor_over_which_every_worker_is_killed(report: dict[str, Any]):
+    assert report["killed"].startswith(f"3 workers were lost while they worked on `{DOOMED}`")
+    assert report["killed"].endswith("then resume.")
 
 
-def test_workers_without_memory(found: dict[str, Any]):
-    assert found["lost for want of memory"] >= 1
-    sentence = found["all without memory"]
+def test_workers_without_memory(report: dict[str, Any]):
+    assert report["lost for want of memory"] >= 1
+    sentence = report["all without memory"]
     assert "workers were lost" in sentence or "cannot be started" in sentence
 
 
-def test_cancelling_while_ray_starts_is_immediate(found: dict[str, Any]):
-    assert found["cancelled"] < 1.0
+def test_cancelling_while_ray_starts_is_immediate(report: dict[str, Any]):
+    assert report["cancelled"] < 1.0
 
 
-def test_no_process_is_left(found: dict[str, Any]):
-    assert not found["left"]
+def test_no_process_is_left(report: dict[str, Any]):
+    assert not report["left"]
 
 
 def test_the_head_is_killed(tmp_path):
@@ -92,8 +92,8 @@ def test_the_head_is_killed(tmp_path):
     assert time.monotonic() - started < 45
     assert merging.returncode == 1
     assert "The cluster's server has ended" in reported.replace("\n", " ")
-    _, left = psutil.wait_procs(everyone, timeout=20)
-    assert not left
+    _, survivors = psutil.wait_procs(everyone, timeout=20)
+    assert not survivors
     resumed = ace_gui_process("merge", recipe, "--out", out, "--threads", "1", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     files = [folder / "model.safetensors" for folder in (out, tmp_path / "one")]
@@ -126,8 +126,8 @@ def test_a_signal_ends_all_of_it_within_seconds(number: signal.Signals, tmp_path
     merging.send_signal(number)
     started = time.monotonic()
     status = merging.wait(60)
-    _, left = psutil.wait_procs(everyone, timeout=20)
-    assert not left
+    _, survivors = psutil.wait_procs(everyone, timeout=20)
+    assert not survivors
     assert time.monotonic() - started < 25
     assert status == (130 if number is signal.SIGINT else -number)
     assert not folder.exists()
@@ -167,26 +167,26 @@ sys.stdin.read()
 
 
 def called(process: psutil.Process, name: str) -> list[psutil.Process]:
-    found = []
+    children = []
     for child in process.children(recursive=True):
         try:
             if name in (child.cmdline() or [""])[0]:
-                found.append(child)
+                children.append(child)
         except psutil.Error:
             continue
-    return found
+    return children
 
 
 def heard_addresses(process: psutil.Process) -> set[str]:
     """Where a process and its children listen."""
-    found = set()
-    for each in [process, *process.children(recursive=True)]:
+    addresses = set()
+    for member in [process, *process.children(recursive=True)]:
         try:
-            sockets = each.net_connections("tcp")
+            sockets = member.net_connections("tcp")
         except psutil.Error:
             continue
-        found |= {index.laddr.ip for index in sockets if index.status == psutil.CONN_LISTEN}
-    return found
+        addresses |= {index.laddr.ip for index in sockets if index.status == psutil.CONN_LISTEN}
+    return addresses
 
 
 def is_loopback(address: str) -> bool:
@@ -220,5 +220,5 @@ def test_merge_on_a_cluster_of_this_machine(tmp_path):
     # Nobody but this machine can reach the cluster, and nothing of it stays.
     assert received
     assert all(map(is_loopback, received)), received
-    _, left = psutil.wait_procs(children, timeout=20)
-    assert not left
+    _, survivors = psutil.wait_procs(children, timeout=20)
+    assert not survivors

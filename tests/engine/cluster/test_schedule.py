@@ -46,31 +46,31 @@ def unit(seconds: float) -> PlannedUnit:
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=40), st.integers(1, 9))
 def test_bounds_of_every_schedule(lengths: list[float], workers: int):
-    planned = sorted(map(unit, lengths), key=lambda each: -each.seconds)
-    found = schedule(planned, workers, 0, FAST_DISK)
+    planned = sorted(map(unit, lengths), key=lambda planned_unit: -planned_unit.seconds)
+    timetable = schedule(planned, workers, 0, FAST_DISK)
     work = sum(lengths) + UNIT_SECONDS * len(lengths)
     longest = max(lengths) + UNIT_SECONDS
     least = max(work / workers, longest)
-    assert found.seconds >= least * (1 - 1e-9)
+    assert timetable.seconds >= least * (1 - 1e-9)
     # Graham's bound for giving each to who is free first.
-    assert found.seconds <= (work / workers + (1 - 1 / workers) * longest) * (1 + 1e-9)
-    assert 0 < found.busy <= 1 + 1e-9
+    assert timetable.seconds <= (work / workers + (1 - 1 / workers) * longest) * (1 + 1e-9)
+    assert 0 < timetable.busy <= 1 + 1e-9
 
 
 def test_what_limits_a_merge():
     many = [unit(1.0)] * 64
-    one = [unit(64.0), *[unit(0.01)] * 10]
+    units = [unit(64.0), *[unit(0.01)] * 10]
     assert schedule(many, 8, 0, FAST_DISK).bottleneck == "work"
-    assert schedule(one, 8, 0, FAST_DISK).bottleneck == "largest unit"
+    assert schedule(units, 8, 0, FAST_DISK).bottleneck == "largest unit"
     # What the system keeps in memory is written at the end; more than that, meanwhile.
-    kept = UNWRITTEN_SHARE * total_memory()
-    slow = Speed(flops=1e9, read=1e12, write=kept)
-    found = schedule(many, 8, int(1000 * kept), slow)
-    assert found.bottleneck == "writing"
-    assert found.seconds == pytest.approx(1000)
-    found = schedule(many, 8, int(kept), slow)
-    assert found.bottleneck == "work"
-    assert found.seconds == pytest.approx(schedule(many, 8, 0, slow).seconds + 1)
+    unwritten = UNWRITTEN_SHARE * total_memory()
+    slow = Speed(flops=1e9, read=1e12, write=unwritten)
+    timetable = schedule(many, 8, int(1000 * unwritten), slow)
+    assert timetable.bottleneck == "writing"
+    assert timetable.seconds == pytest.approx(1000)
+    timetable = schedule(many, 8, int(unwritten), slow)
+    assert timetable.bottleneck == "work"
+    assert timetable.seconds == pytest.approx(schedule(many, 8, 0, slow).seconds + 1)
 
 
 def test_start_and_looks_count():
@@ -95,7 +95,7 @@ def test_matrices_are_tried_as_the_merge_has_them_in_work(gpt2: Family, monkeypa
     running = 0
     most = 0
     lock = threading.Lock()
-    both = threading.Barrier(2, timeout=5)
+    barrier = threading.Barrier(2, timeout=5)
 
     def merged(unit, readers, *arguments):
         nonlocal running, most
@@ -105,7 +105,7 @@ def test_matrices_are_tried_as_the_merge_has_them_in_work(gpt2: Family, monkeypa
             most = max(most, running)
         if is_whole:
             with contextlib.suppress(threading.BrokenBarrierError):
-                both.wait()
+                barrier.wait()
         together.append((is_whole, torch.get_num_threads()))
         try:
             return merge_unit(unit, readers, *arguments)
@@ -170,13 +170,16 @@ def test_units_have_all_rows_and_their_cost(gpt2: Family, method: str):
     prepared = prepare(recipe_of(gpt2, merge_method=method))
     planned = planned_units(prepared, FAST_DISK)
     rows = [row for row in prepared.plan.rows if row.in_base]
-    assert sum(each.rows for each in planned) == len(rows)
-    costs = [each.flops / ASSUMED_FLOPS + each.bytes / ASSUMED_BYTES for each in planned]
+    assert sum(planned_unit.rows for planned_unit in planned) == len(rows)
+    costs = [
+        planned_unit.flops / ASSUMED_FLOPS + planned_unit.bytes / ASSUMED_BYTES
+        for planned_unit in planned
+    ]
     assert costs == pytest.approx(sorted(costs, reverse=True))
     stored = bytes_in_output(rows, None)
-    everything = sum(each.bytes for each in planned)
+    everything = sum(planned_unit.bytes for planned_unit in planned)
     assert everything >= (1 + len(prepared.experts)) * stored * 0.99
-    assert all(each.memory > 0 and each.seconds > 0 for each in planned)
+    assert all(planned_unit.memory > 0 and planned_unit.seconds > 0 for planned_unit in planned)
 
 
 @pytest.mark.parametrize("method", ["ace", "ties"])
@@ -185,7 +188,7 @@ def test_what_was_not_tried_is_told_from_what_is_like_it(gpt2: Family, monkeypat
     prepared = prepare(recipe_of(gpt2, merge_method=method))
     speed = measured_speed(prepared)
     rows = [row for row in prepared.plan.rows if row.in_base and row.experts]
-    row = max(rows, key=lambda each: assumed_seconds(each, prepared))
+    row = max(rows, key=lambda candidate: assumed_seconds(candidate, prepared))
     largest = assumed_seconds(row, prepared)
     alike = kind_without_shape(row, prepared)
     as_large = {
@@ -194,8 +197,8 @@ def test_what_was_not_tried_is_told_from_what_is_like_it(gpt2: Family, monkeypat
         if assumed_seconds(row, prepared) == largest and kind_without_shape(row, prepared) == alike
     }
     seconds = replace(speed, tried={}).seconds(row, prepared)
-    assert any(seconds == pytest.approx(each) for each in as_large)
-    smaller = min(rows, key=lambda each: assumed_seconds(each, prepared))
+    assert any(seconds == pytest.approx(length) for length in as_large)
+    smaller = min(rows, key=lambda candidate: assumed_seconds(candidate, prepared))
     less = replace(speed, tried={}).seconds(smaller, prepared)
     assert less < seconds
 
@@ -224,15 +227,24 @@ def test_command_reads_headers_alone(tmp_path):
     )
     models = [sparse_model(config, tmp_path / f"model-{t}") for t in range(3)]
     recipe = file_over(tmp_path / "recipe", models[0], models[1:])
-    found = tmp_path / "plan.json"
+    plan_file = tmp_path / "plan.json"
     done = ace_gui(
-        "estimate", recipe, "--speed", "1000", "--disk", "1000", "--workers", "1,4", "--json", found
+        "estimate",
+        recipe,
+        "--speed",
+        "1000",
+        "--disk",
+        "1000",
+        "--workers",
+        "1,4",
+        "--json",
+        plan_file,
     )
     assert done.returncode == 0, done.stderr
     assert "limited by" in done.stdout
-    content = json.loads(found.read_text())
-    assert [each["workers"] for each in content["schedules"]] == [1, 4]
-    largest = max(content["units"], key=lambda each: each["memory"])
+    content = json.loads(plan_file.read_text())
+    assert [entry["workers"] for entry in content["schedules"]] == [1, 4]
+    largest = max(content["units"], key=lambda entry: entry["memory"])
     assert largest["memory"] > 8 * 28672 * 8192
     written = sum(path.stat().st_blocks for path in tmp_path.rglob("*.safetensors")) * 512
     assert written < 10_000_000  # nothing has filled the holes

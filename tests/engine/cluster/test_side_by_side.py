@@ -67,12 +67,14 @@ def test_evaluate(recipe: Recipe, fresh):
     *_, expected = evaluate(models, tasks, device="cpu")
     fresh()
     ray = Counted()
-    events = [each for each in evaluate(models, tasks, device="cpu", workers=ray.workers()) if each]
+    events = [
+        event for event in evaluate(models, tasks, device="cpu", workers=ray.workers()) if event
+    ]
     assert reported(events[-1].scores) == reported(expected.scores)
     assert ray.ran == 5  # base, two experts, a folder, and one once more
     again = Counted()
-    *_, known = evaluate(models, tasks, device="cpu", workers=again.workers())
-    assert reported(known.scores) == reported(expected.scores)
+    *_, last = evaluate(models, tasks, device="cpu", workers=again.workers())
+    assert reported(last.scores) == reported(expected.scores)
     assert again.started == 0  # all is remembered
 
 
@@ -83,13 +85,13 @@ def reported(scores: tuple) -> list:
 def test_compare(recipe: Recipe, fresh):
     recipes = by_method(recipe, ["linear", "ties", "regmean", "task_arithmetic"])
 
-    def rows(found: Iterator[object]) -> list[dict[str, object]]:
-        kept = [row for row in found if isinstance(row, MethodCompared)]
-        assert [row.index for row in kept] == list(range(len(recipes)))
+    def rows(events: Iterator[object]) -> list[dict[str, object]]:
+        compared = [row for row in events if isinstance(row, MethodCompared)]
+        assert [row.index for row in compared] == list(range(len(recipes)))
         return [
             vars(replace(row, seconds=0, peak_bytes=0, variant=None, scores=()))
             | {"scores": reported(row.scores)}
-            for row in kept
+            for row in compared
         ]
 
     fresh()
@@ -112,21 +114,23 @@ def test_the_window_compares_by_workers(recipe: Recipe, fresh, tmp_path, monkeyp
         fresh()
         recipes = by_method(recipe, ["linear", "ties"])
         stores = (tmp_path / f"{cluster}-{index}" for index in itertools.count())
-        variants = tuple(Variant(recipe=own, store=next(stores)) for own in recipes)
+        variants = tuple(
+            Variant(recipe=variant_recipe, store=next(stores)) for variant_recipe in recipes
+        )
         job = CompareJob(variants=variants, device="cpu", cluster=cluster)
-        found = list(steps_of(job, Runner()))
-        assert (None in found) or not cluster
-        return [row for row in found if isinstance(row, MethodCompared)]
+        events = list(steps_of(job, Runner()))
+        assert (None in events) or not cluster
+        return [row for row in events if isinstance(row, MethodCompared)]
 
     expected = rows("")
-    found = rows("local:2")
+    compared = rows("local:2")
     assert ray.started
-    assert len(found) == 2
-    for one, other in zip(expected, found, strict=True):
-        assert not other.error
-        assert reported(one.scores) == reported(other.scores)
-        assert one.reports == other.reports
-        assert checksums(one.variant.store) == checksums(other.variant.store)
+    assert len(compared) == 2
+    for exact, row in zip(expected, compared, strict=True):
+        assert not row.error
+        assert reported(exact.scores) == reported(row.scores)
+        assert exact.reports == row.reports
+        assert checksums(exact.variant.store) == checksums(row.variant.store)
 
 
 @pytest.mark.parametrize("names", [("scaling",), ("scaling", "density")])
@@ -137,16 +141,16 @@ def test_tune(recipe: Recipe, fresh, monkeypatch, names: tuple[str, ...]):
     recipe = replace(recipe, merge_method="ties")
     ranges = [ParameterRange(name=name, low=0.2, high=1.0) for name in names]
 
-    def found(**how: object) -> tuple:
+    def tuned(**how: object) -> tuple:
         *_, last = tune(recipe, ranges, merges=3 if len(names) == 1 else 5, device="cpu", **how)
         points = [replace(point, seconds=0.0) for point in last.points]
         return points, replace(last.best, seconds=0.0), reported(last.scores), reported(last.before)
 
     fresh()
-    expected = found()
+    expected = tuned()
     fresh()
     ray = Counted()
-    assert found(workers=ray.workers()) == expected
+    assert tuned(workers=ray.workers()) == expected
     assert ray.ran > len(expected[0])
 
 

@@ -65,8 +65,10 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
 def test_same_bits_as_one_process(gpt2: Family, tmp_path, method: str, count: int):
     recipe = recipe_of(gpt2, merge_method=method)
     expected = alone(recipe, tmp_path / "alone")
-    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=RayStandIn().workers(count))
-    assert same(found, expected)
+    tensors = merged_tensors(
+        prepare(recipe), tmp_path / "many", workers=RayStandIn().workers(count)
+    )
+    assert same(tensors, expected)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -89,8 +91,8 @@ def test_a_worker_that_hangs_is_replaced(gpt2: Family, tmp_path):
     ray.hangs = lambda call, number: number == 2
     members = ray.workers()
     members.longest_seconds = 0.0
-    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
-    assert same(found, alone(recipe, tmp_path / "alone"))
+    tensors = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
+    assert same(tensors, alone(recipe, tmp_path / "alone"))
     assert members.lost >= 1
 
 
@@ -104,12 +106,12 @@ def test_a_unit_that_costs_too_many_workers_stops_the_merge(gpt2: Family, tmp_pa
     assert stopped.value.tensor
     assert ray.started == MOST_LOSSES
     # With a cluster that is well, it goes on where it was.
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     again = RayStandIn()
     calls = []
     again.fails = lambda call, number: calls.append(call) is not None
-    found = merged_tensors(prepared, store, workers=again.workers(), resume=True)
-    assert same(found, alone(prepared.plan.recipe, tmp_path / "alone"))
+    tensors = merged_tensors(prepared, store, workers=again.workers(), resume=True)
+    assert same(tensors, alone(prepared.plan.recipe, tmp_path / "alone"))
     everything = len(units(in_base(prepared), prepared, torch.device("cpu")))
     assert calls.count("merge") < everything
 
@@ -123,10 +125,10 @@ def test_every_row_is_in_one_unit(gpt2: Family):
         prepared = prepare(recipe_of(gpt2, merge_method=method))
         rows = in_base(prepared)
         for device in ("cpu", "cuda"):
-            found = units(rows, prepared, torch.device(device))
-            names = [row.name for unit in found for row in unit]
+            all_units = units(rows, prepared, torch.device(device))
+            names = [row.name for unit in all_units for row in unit]
             assert sorted(names) == sorted(row.name for row in rows)
-            packed = [unit for unit in found if not prepared.is_whole(unit[0])]
+            packed = [unit for unit in all_units if not prepared.is_whole(unit[0])]
             for unit in packed:
                 entries = sum(torch.Size(row.shape).numel() for row in unit)
                 assert len(unit) == 1 or entries <= PACKED
@@ -212,11 +214,11 @@ def test_counts_are_sent_as_one_sum(gpt2: Family):
     survey = declared.due(SurveyContext.of_model(group.parameters, len(prepared.experts)))
     scan = partial(row_contribution, survey=survey, measure=of_deltas)
     readers = Readers(prepared)
-    found = scan_rows(scan, group.rows, readers).contributions
-    assert len(found) == len(group.rows) > 2
-    assert [each is None for each in found] == [True] * (len(found) - 1) + [False]
+    counts = scan_rows(scan, group.rows, readers).contributions
+    assert len(counts) == len(group.rows) > 2
+    assert [count is None for count in counts] == [True] * (len(counts) - 1) + [False]
     apart = [scan_rows(scan, [row], readers).contributions[0] for row in group.rows]
-    assert torch.equal(found[-1], sum(apart))
+    assert torch.equal(counts[-1], sum(apart))
 
 
 @pytest.mark.parametrize("anew", [True, False], ids=["begun anew", ""])
@@ -236,14 +238,16 @@ def test_workers_write_what_they_reach(
     if not reached:
         monkeypatch.setattr(SharedOutput, "is_here", lambda _: False)
     sent = []
-    whole = RowMerged.pieces
-    monkeypatch.setattr(RowMerged, "pieces", lambda *given: sent.append(given) or whole(*given))
+    original = RowMerged.pieces
+    monkeypatch.setattr(
+        RowMerged, "pieces", lambda *arguments: sent.append(arguments) or original(*arguments)
+    )
     recipe = recipe_of(gpt2)
     members = RayStandIn().workers()
     prepared = prepare(recipe)
     *_, finished = merge(prepared, tmp_path / "store", workers=members)
-    found = load_file(tmp_path / "store" / MODEL / "model.safetensors")
-    assert same(found, alone(recipe, tmp_path / "alone"))
+    tensors = load_file(tmp_path / "store" / MODEL / "model.safetensors")
+    assert same(tensors, alone(recipe, tmp_path / "alone"))
     assert any(row.stretches for row, _ in sent) is not reached
     assert isinstance(finished, MergeFinished)
     assert ("written the tensors themselves" in finished.notes[0]) is reached
@@ -256,8 +260,8 @@ def test_matrices_between_others_are_sent(tmp_path):
     recipe = recipe_of(family)
     rows = in_base(prepare(recipe))
     assert any(row.part is not None for row in rows)
-    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=RayStandIn().workers())
-    assert same(found, alone(recipe, tmp_path / "alone"))
+    tensors = merged_tensors(prepare(recipe), tmp_path / "many", workers=RayStandIn().workers())
+    assert same(tensors, alone(recipe, tmp_path / "alone"))
 
 
 def test_another_machine_with_a_folder_of_that_name_writes_nothing(tmp_path):
@@ -277,7 +281,7 @@ def test_one_worker_a_gpu():
     with suppress(ResourceError):  # where this machine has no GPU
         list(members.results(calls))
     members.close()
-    assert [each["num_gpus"] for each in ray.asked_for[:2]] == [1, 1]
+    assert [options["num_gpus"] for options in ray.asked_for[:2]] == [1, 1]
     assert members.device == "cuda:0"
 
 
@@ -289,8 +293,8 @@ def test_a_cluster_of_several_kinds_says_so(gpt2: Family, tmp_path, monkeypatch)
 
 
 def test_workers_of_another_version_are_refused(gpt2: Family, tmp_path, monkeypatch):
-    other = replace(WorkerIdentity.here("cpu"), code="other")
-    monkeypatch.setattr(Worker, "identity", lambda _: other)
+    identity = replace(WorkerIdentity.here("cpu"), code="other")
+    monkeypatch.setattr(Worker, "identity", lambda _: identity)
     with pytest.raises(ClusterError, match="another version"):
         list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn().workers()))
 
@@ -325,8 +329,8 @@ def test_the_head_ends(gpt2: Family, tmp_path, monkeypatch):
     ray.ended = True
     with pytest.raises(ClusterError, match="server has ended"):
         list(events)
-    found = merged_tensors(prepared, store, workers=RayStandIn().workers(), resume=True)
-    assert same(found, alone(prepared.plan.recipe, tmp_path / "alone"))
+    tensors = merged_tensors(prepared, store, workers=RayStandIn().workers(), resume=True)
+    assert same(tensors, alone(prepared.plan.recipe, tmp_path / "alone"))
 
 
 def test_a_connection_that_breaks(gpt2: Family, tmp_path):
@@ -341,19 +345,19 @@ def test_a_connection_that_breaks(gpt2: Family, tmp_path):
 
 def test_workers_without_memory_for_the_models(gpt2: Family, tmp_path, monkeypatch):
     """What they are told is not asked for: what they are asked next says it."""
-    whole = Worker.prepare
+    original = Worker.prepare
     fails = [True, True]
 
     def prepare_or_fail(self: Worker, *order: object) -> None:
         if fails and fails.pop():
             raise MemoryError
-        whole(self, *order)
+        original(self, *order)
 
     monkeypatch.setattr(Worker, "prepare", prepare_or_fail)
     recipe = recipe_of(gpt2)
     members = RayStandIn().workers()
-    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
-    assert same(found, alone(recipe, tmp_path / "alone"))
+    tensors = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
+    assert same(tensors, alone(recipe, tmp_path / "alone"))
     assert members.lost == 2
     fails += [True] * 100
     with pytest.raises(ClusterError, match="cannot be started"):
@@ -377,16 +381,16 @@ def test_waiting_can_be_stopped(gpt2: Family, tmp_path):
 
 
 def test_a_worker_without_memory_hands_its_unit_on(gpt2: Family, tmp_path, monkeypatch):
-    whole, fails = Worker.merge, iter([MemoryError(), RuntimeError("not enough memory: 8 GB")])
+    original, fails = Worker.merge, iter([MemoryError(), RuntimeError("not enough memory: 8 GB")])
 
     def merge_or_fail(self: Worker, names: list[str]) -> object:
         for error in fails:
             raise error
-        return whole(self, names)
+        return original(self, names)
 
     monkeypatch.setattr(Worker, "merge", merge_or_fail)
     recipe = recipe_of(gpt2)
     members = RayStandIn().workers()
-    found = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
-    assert same(found, alone(recipe, tmp_path / "alone"))
+    tensors = merged_tensors(prepare(recipe), tmp_path / "many", workers=members)
+    assert same(tensors, alone(recipe, tmp_path / "alone"))
     assert members.lost == 2

@@ -21,23 +21,23 @@ def test_changes_from_real_tensors_with_the_weights_taken_out(tmp_path):
         save_file(held, tmp_path / f"{name}.safetensors")
     entry = ModelEntry(model=tmp_path / "one.safetensors", weight=0.25)
     ready = prepare(Recipe(base_model=tmp_path / "base.safetensors", models=(entry,)))
-    found = relative_changes([event.statistics for event in analyse(ready)], {"one": 0.25})
+    changes = relative_changes([event.statistics for event in analyse(ready)], {"one": 0.25})
     delta = math.sqrt(sum(float((tuned[n] - base[n]).double().square().sum()) for n in base))
     norm = math.sqrt(sum(float(base[n].double().square().sum()) for n in base))
-    assert found["one"] == pytest.approx(delta / norm, rel=1e-6)
+    assert changes["one"] == pytest.approx(delta / norm, rel=1e-6)
 
 
 def test_fine_tunes_of_the_base_are_one_line():
-    (found,) = fit_checks({"a": 0.01, "b": 0.03})
-    assert (found.verdict, found.subject) == (CheckVerdict.OK, EVERYTHING)
-    assert "1 % to 3 %" in found.sentence
+    (check,) = fit_checks({"a": 0.01, "b": 0.03})
+    assert (check.verdict, check.subject) == (CheckVerdict.OK, EVERYTHING)
+    assert "1 % to 3 %" in check.sentence
 
 
 def test_another_base_a_far_one_and_a_copy_are_named():
-    found = fit_checks({"a": 0.01, "b": 0.02, "other": 1.4, "far": 0.2, "copy": 0.0})
-    assert {check.subject for check in found} == {"other", "far", "copy"}
-    assert {check.verdict for check in found} == {CheckVerdict.WARNING}
-    said = {check.subject: check.sentence for check in found}
+    checks = fit_checks({"a": 0.01, "b": 0.02, "other": 1.4, "far": 0.2, "copy": 0.0})
+    assert {check.subject for check in checks} == {"other", "far", "copy"}
+    assert {check.verdict for check in checks} == {CheckVerdict.WARNING}
+    said = {check.subject: check.sentence for check in checks}
     assert "1.4 times the base's norm" in said["other"]
     assert "another base" in said["other"]
     assert "20 % of the base's norm, the median expert's 2 %" in said["far"]

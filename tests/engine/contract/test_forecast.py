@@ -43,7 +43,7 @@ def plan(rows: tuple[PlanRow, ...] = ROWS, **parameters: object) -> Plan:
     )  # fmt: skip
 
 
-def found(*scales: float) -> dict[str, LayerStatistics]:
+def statistics(*scales: float) -> dict[str, LayerStatistics]:
     """Two experts of norm 3 and 4, times a scale a matrix, on a base of norm 100."""
     return {
         name: LayerStatistics(
@@ -62,8 +62,8 @@ ALLOWED = math.sqrt(2) * RMS  # below δ · 100
 
 
 def test_all_of_them_give_the_exact_figures():
-    known = reports(q0=3.0, q1=4.0, up0=6.0, up1=ALLOWED)
-    made = forecast(plan(), found(1, 1, 1, 1), known)
+    layer_reports = reports(q0=3.0, q1=4.0, up0=6.0, up1=ALLOWED)
+    made = forecast(plan(), statistics(1, 1, 1, 1), layer_reports)
     square = 9 + 16 + 36 + ALLOWED**2
     assert made.relative_norm == pytest.approx(math.sqrt(square) / (2 * (3 + 4) / 2))
     assert (made.above, made.exact, made.total) == (1, True, 4)
@@ -72,7 +72,7 @@ def test_all_of_them_give_the_exact_figures():
 
 
 def test_a_matrix_is_estimated_from_those_like_it():
-    made = forecast(plan(), found(1, 2, 1, 2), reports(q0=10.0, up0=1.0))
+    made = forecast(plan(), statistics(1, 2, 1, 2), reports(q0=10.0, up0=1.0))
     square = 100 + 20**2 + 1 + 2**2  # as long by the experts' as q0 and up0
     experts = math.sqrt(2 * (1 + 4)) * 3.5
     assert made.relative_norm == pytest.approx(math.sqrt(square) / experts)
@@ -81,7 +81,7 @@ def test_a_matrix_is_estimated_from_those_like_it():
 
 
 def test_one_without_any_like_it_follows_all_others():
-    made = forecast(plan(), found(1, 1, 1, 1), reports(q0=2.0))
+    made = forecast(plan(), statistics(1, 1, 1, 1), reports(q0=2.0))
     assert made.relative_norm == pytest.approx(2 * math.sqrt(4) / (2 * 3.5))
 
 
@@ -89,9 +89,9 @@ def test_one_without_any_like_it_follows_all_others():
 def test_under_a_cap_lengths_are_as_it_leaves_them(of: str):
     rows = tuple(replace(r, after=RowAfter(cap=0.12)) for r in ROWS) if of == "recipe" else ROWS
     values = {} if of == "recipe" else {"variant": "automatic", "delta": 0.12}
-    known = reports(q0=ALLOWED, up0=1.0)
-    known["q0"] = replace(known["q0"], cap_factor=0.1)
-    made = forecast(plan(rows, **values), found(1, 1, 1, 1), known)
+    layer_reports = reports(q0=ALLOWED, up0=1.0)
+    layer_reports["q0"] = replace(layer_reports["q0"], cap_factor=0.1)
+    made = forecast(plan(rows, **values), statistics(1, 1, 1, 1), layer_reports)
     assert (made.capped, made.above) == (True, 2)
     square = 2 * ALLOWED**2 + 2 * 1.0
     assert made.relative_norm == pytest.approx(math.sqrt(square) / (2 * 3.5))
@@ -99,14 +99,14 @@ def test_under_a_cap_lengths_are_as_it_leaves_them(of: str):
 
 
 def test_a_layer_of_the_automatic_variant_alone_makes_no_cap_of_all():
-    own = RowOverride(
+    override = RowOverride(
         method="ace", parameters={"variant": "automatic", "delta": 0.5}, weights=(1.0, 1.0),
         rules=(0,),
     )  # fmt: skip
-    rows = (replace(ROWS[0], override=own), *ROWS[1:])
+    rows = (replace(ROWS[0], override=override), *ROWS[1:])
     of = plan(rows, variant="published")
     assert [of.delta_of(row) for row in rows] == [0.5, None, None, None]
-    made = forecast(of, found(1, 1, 1, 1), reports(q0=1.0))
+    made = forecast(of, statistics(1, 1, 1, 1), reports(q0=1.0))
     assert not made.capped
     assert "above their cap" in made.sentence
 
@@ -118,13 +118,13 @@ def test_only_merged_matrices_count_and_all_tensors_are_long():
         row("up0", disposition=Disposition.AVERAGED),
         row("up1", tied_to="q0"),
     )
-    made = forecast(plan(rows), found(1, 1, 1, 1), reports(q0=1.0, q1=9.0, up0=9.0, up1=9.0))
+    made = forecast(plan(rows), statistics(1, 1, 1, 1), reports(q0=1.0, q1=9.0, up0=9.0, up1=9.0))
     assert made.total == 1
     three = math.sqrt(1 + 2 * 81) / (math.sqrt(3) * 3.5)
     assert made.relative_norm == pytest.approx(three), "the tied tensor counts once"
 
 
 def test_nothing_is_said_where_nothing_is_known():
-    assert forecast(plan(), found(1, 1, 1, 1), {}) is None
+    assert forecast(plan(), statistics(1, 1, 1, 1), {}) is None
     assert forecast(plan(), {}, reports(q0=1.0)) is None
-    assert forecast(plan(), found(0, 0, 0, 0), reports(q0=0.0)) is None
+    assert forecast(plan(), statistics(0, 0, 0, 0), reports(q0=0.0)) is None

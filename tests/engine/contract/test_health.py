@@ -31,15 +31,15 @@ PARAMETERS = {"epsilon": 1e-5, "tau": 0.3, "k_frac": 0.3, "scaling": 1.0}
 
 
 def statistics(*energies: float) -> LayerStatistics:
-    found = heterogeneity(energies)
+    spread = heterogeneity(energies)
     names = [f"e{t}" for t in range(len(energies))]
     return LayerStatistics(
         name="layer",
         energies=dict(zip(names, energies, strict=True)),
-        gamma=found.gamma,
-        mean_log_energy=found.mean_log_energy,
-        log_variance=found.log_variance,
-        left_out=tuple(names[t] for t in found.left_out),
+        gamma=spread.gamma,
+        mean_log_energy=spread.mean_log_energy,
+        log_variance=spread.log_variance,
+        left_out=tuple(names[t] for t in spread.left_out),
     )
 
 
@@ -57,8 +57,10 @@ def report(**figures: object) -> LayerReport:
     return LayerReport(name="layer", **{**fine, **figures})
 
 
-def titles(found: LayerStatistics | None, reported: LayerReport | None = None, **changes: float):
-    health = layer_health(found, reported, {**PARAMETERS, **changes})
+def titles(
+    layer_statistics: LayerStatistics | None, reported: LayerReport | None = None, **changes: float
+):
+    health = layer_health(layer_statistics, reported, {**PARAMETERS, **changes})
     return {finding.title: finding.verdict for finding in health.findings}
 
 
@@ -81,8 +83,8 @@ def test_a_gamma_that_only_the_pole_lifts_is_marked():
 
 @pytest.mark.parametrize("energies", [(0.9, 1.1, 1.3), (2.0, 2.2), (0.01, 5.0), (9.0, 0.2, 1.0)])
 def test_the_pole_is_where_the_merge_sees_it(energies: tuple[float, ...]):
-    found = heterogeneity(energies)
-    warned = regime(found, 0.3, ridge_mass=0.0) if (found.gamma or 0) > 0.3 else []
+    spread = heterogeneity(energies)
+    warned = regime(spread, 0.3, ridge_mass=0.0) if (spread.gamma or 0) > 0.3 else []
     assert near_pole(statistics(*energies), 0.3) == bool(warned)
 
 
@@ -155,21 +157,21 @@ def test_the_model_is_as_healthy_as_its_worst_layer():
         dataclasses.replace(report(warnings=("Bad.",), ridge_mass=3.0), name="bad"),
         PARAMETERS,
     )
-    whole = model_health([fine, noted, bad, *[noted] * WORST_SHOWN])
-    assert whole.verdict is CheckVerdict.WARNING
-    assert whole.counts == {
+    health = model_health([fine, noted, bad, *[noted] * WORST_SHOWN])
+    assert health.verdict is CheckVerdict.WARNING
+    assert health.counts == {
         CheckVerdict.OK: 1,
         CheckVerdict.NOTE: WORST_SHOWN + 1,
         CheckVerdict.WARNING: 1,
     }
-    assert whole.worst[0].name == "bad"
-    assert len(whole.worst) == WORST_SHOWN
+    assert health.worst[0].name == "bad"
+    assert len(health.worst) == WORST_SHOWN
     table = extreme_table([fine, noted, bad])
     assert ("Largest ridge mass Σ εₜ", "bad", "3.000") in table.rows
     assert extreme_table([]) is None
     total = WORST_SHOWN + 3
     notes = f"{WORST_SHOWN + 1} have a note"
-    assert whole.sentence == f"Of {total} tensors, 1 has a warning and {notes}."
+    assert health.sentence == f"Of {total} tensors, 1 has a warning and {notes}."
     assert model_health([fine]).sentence == "Nothing out of the ordinary in 1 tensor."
     assert model_health([]).verdict is CheckVerdict.OK
 
@@ -177,16 +179,16 @@ def test_the_model_is_as_healthy_as_its_worst_layer():
 @pytest.mark.parametrize("scale", [1e-3, 0.5, 1.0, 7.0])
 def test_the_log_variance_knows_no_scale_and_says_where_gamma_is_unreliable(scale: float):
     """Under the automatic variant, which has no τ, the published one is the measure."""
-    found = statistics(*(scale * value for value in (0.9, 1.1, 1.3)))
-    assert found.log_variance == pytest.approx(heterogeneity([0.9, 1.1, 1.3]).log_variance)
-    assert gamma_unreliable(found, 0.3) == (scale == 1.0)
-    assert gamma_unreliable(found, None) == gamma_unreliable(found, math.inf) == (scale == 1.0)
+    layer = statistics(*(scale * value for value in (0.9, 1.1, 1.3)))
+    assert layer.log_variance == pytest.approx(heterogeneity([0.9, 1.1, 1.3]).log_variance)
+    assert gamma_unreliable(layer, 0.3) == (scale == 1.0)
+    assert gamma_unreliable(layer, None) == gamma_unreliable(layer, math.inf) == (scale == 1.0)
 
 
 @pytest.mark.parametrize("scale", [1.0, 7.0])
 def test_the_regime_says_where_it_is_one_of_scale_alone(scale: float, capsys):
     """In what inspect prints, in the cell of the layer and in the sum."""
-    found = statistics(*(scale * value for value in (0.9, 1.1, 1.3)))
+    layer = statistics(*(scale * value for value in (0.9, 1.1, 1.3)))
     row = SimpleNamespace(
         name="a",
         role="query",
@@ -199,7 +201,7 @@ def test_the_regime_says_where_it_is_one_of_scale_alone(scale: float, capsys):
         rows=(row,), parameters={"tau": 0.3}, recipe=SimpleNamespace(overrides=()), warnings=(),
         tau_of=lambda _: 0.3, has_regimes=lambda _: True,
     )  # fmt: skip
-    print_layers(plan, layers_of(plan, {"a": found}), Terminal().results)
+    print_layers(plan, layers_of(plan, {"a": layer}), Terminal().results)
     printed = capsys.readouterr().out
     assert (BY_SCALE in printed) == (scale == 1.0)
     assert ("1 of them by scale alone" in printed) == (scale == 1.0)
@@ -207,22 +209,22 @@ def test_the_regime_says_where_it_is_one_of_scale_alone(scale: float, capsys):
 
 def test_where_the_published_variant_misbehaves():
     """Far above the cap, against the experts, or under a ridge that drowns them."""
-    found = dataclasses.replace(statistics(4.0, 4.0, 4.0, 4.0), base_energy=1e4)
-    assert cap_ratio(found, report(delta_norm=4.0)) == pytest.approx(1.0)  # √4 · 2
-    small = dataclasses.replace(found, base_energy=1.0)
+    layer = dataclasses.replace(statistics(4.0, 4.0, 4.0, 4.0), base_energy=1e4)
+    assert cap_ratio(layer, report(delta_norm=4.0)) == pytest.approx(1.0)  # √4 · 2
+    small = dataclasses.replace(layer, base_energy=1.0)
     assert cap_ratio(small, report(delta_norm=4.0)) == pytest.approx(2.0)  # one expert's
     assert cap_ratio(statistics(4.0, 4.0), report()) is None
 
     def misbehaves(reported: LayerReport) -> bool:
-        return layer_health(found, reported, PARAMETERS).misbehaves
+        return layer_health(layer, reported, PARAMETERS).misbehaves
 
     assert not misbehaves(report(delta_norm=15.9))
     assert misbehaves(report(delta_norm=16.1))
-    assert titles(found, report(delta_norm=16.1))["Above the cap"] is CheckVerdict.WARNING
+    assert titles(layer, report(delta_norm=16.1))["Above the cap"] is CheckVerdict.WARNING
     assert misbehaves(report(refinement_cosine=-0.1))
     assert not misbehaves(report(refinement_cosine=-0.1, refinement_ratio=0.0))
     assert misbehaves(report(ridge_mass=0.6))
     assert not misbehaves(report(ridge_mass=0.6, regime=Regime.HOMOGENEOUS))
     assert not misbehaves(report(delta_norm=80.0, regime=None)), "no published variant"
-    model = model_health([layer_health(found, report(delta_norm=17.0), PARAMETERS)])
+    model = model_health([layer_health(layer, report(delta_norm=17.0), PARAMETERS)])
     assert model.misbehaving == ("layer",)

@@ -78,16 +78,16 @@ def links(paragraph: Paragraph) -> dict[str, tuple[str, ...]]:
     ],
 )
 def test_places_where_experts_differ_are_links(gammas, words, named):
-    found = summary_of(content(gammas), "merge").differences
-    assert text_of(found) == words
-    assert named is None or links(found) == named
+    differences = summary_of(content(gammas), "merge").differences
+    assert text_of(differences) == words
+    assert named is None or links(differences) == named
 
 
 def test_gamma_by_scale_alone_is_no_difference_and_says_why():
-    found = summary_of(content((0.9, 0.8, 0.7, 0.4), means=0.1), "merge").differences
-    assert text_of(found).startswith("In 4 matrices γ is large by scale alone, marked “?”")
-    assert len(links(found)["4 matrices"]) == 4
-    assert "differ in all" not in text_of(found)
+    differences = summary_of(content((0.9, 0.8, 0.7, 0.4), means=0.1), "merge").differences
+    assert text_of(differences).startswith("In 4 matrices γ is large by scale alone, marked “?”")
+    assert len(links(differences)["4 matrices"]) == 4
+    assert "differ in all" not in text_of(differences)
 
 
 def test_what_the_merge_did():
@@ -95,11 +95,11 @@ def test_what_the_merge_did():
         "layer.0.q": LayerReport(name="layer.0.q", delta_norm=0.02, cap_factor=0.9),
         "layer.1.q": LayerReport(name="layer.1.q", delta_norm=0.02, cap_factor=1.0),
     }
-    found = summary_of(content((0.1,) * 4, reports=reports), "merge").changes
-    text = text_of(found)
+    changes = summary_of(content((0.1,) * 4, reports=reports), "merge").changes
+    text = text_of(changes)
     assert " × an expert's on average." in text
     assert "The cap shortened 1 matrix, by 10\u00a0%." in text
-    assert links(found) == {"1 matrix": ("layer.0.q",)}
+    assert links(changes) == {"1 matrix": ("layer.0.q",)}
     assert "Norms are averaged." in text
     assert "Heads are kept for each expert." in text
 
@@ -107,32 +107,32 @@ def test_what_the_merge_did():
 @pytest.mark.parametrize("has_tasks", [True, False])
 def test_without_scores_two_ways_to_find_out_are_offered(has_tasks):
     tasks = (Task(data=Path("data.csv")),) if has_tasks else ()
-    known = content((0.1,) * 4, recipe=recipe(COLA, SST2, tasks=tasks))
-    steps = [words.step for words in summary_of(known, "merge").quality if words.step]
-    other = NextStep.EVALUATE if has_tasks else NextStep.ADD_DATA
-    assert steps == [NextStep.TRY, other]
-    plain = summary_of(known, "merge", offers=False, warned=2).quality
+    merge_content = content((0.1,) * 4, recipe=recipe(COLA, SST2, tasks=tasks))
+    steps = [words.step for words in summary_of(merge_content, "merge").quality if words.step]
+    second_step = NextStep.EVALUATE if has_tasks else NextStep.ADD_DATA
+    assert steps == [NextStep.TRY, second_step]
+    plain = summary_of(merge_content, "merge", offers=False, warned=2).quality
     assert text_of(plain) == "Not measured. 2 tensors have warnings."
 
 
 def test_with_scores_the_merge_is_compared():
     scores = [
         task_score("base", "cola", 0.25, normalised=0.5),
-        task_score("cola", "cola", 0.5, own=True),
+        task_score("cola", "cola", 0.5, on_own_task=True),
         task_score("merge", "cola", 0.5, normalised=0.9),
     ]
-    found = summary_of(content((0.1,) * 4, scores=scores), "merge").quality
-    assert text_of(found) == (
+    quality = summary_of(content((0.1,) * 4, scores=scores), "merge").quality
+    assert text_of(quality) == (
         "Keeps 90\u00a0% of what the experts reach: 0.5 (base 0.25, experts 0.5)."
     )
 
 
 def test_a_mean_from_an_earlier_window_is_said():
-    found = summary_of(content((0.1,) * 4), "merge", mean=0.806).quality
-    assert text_of(found) == "Scores 0.806 on its tasks. Score base and experts to compare."
+    quality = summary_of(content((0.1,) * 4), "merge", mean=0.806).quality
+    assert text_of(quality) == "Scores 0.806 on its tasks. Score base and experts to compare."
 
 
 def test_the_title_counts_experts_and_matrices():
-    known = content((0.1,) * 4)
-    assert summary_of(known, "merge").title == "Two experts merged: 4 matrices"
-    assert summary_of(known, "merge", seconds=41.0).title.endswith(" in 0:41")
+    merge_content = content((0.1,) * 4)
+    assert summary_of(merge_content, "merge").title == "Two experts merged: 4 matrices"
+    assert summary_of(merge_content, "merge", seconds=41.0).title.endswith(" in 0:41")

@@ -10,8 +10,8 @@ from ace_gui.recipe import ModelEntry, Recipe
 
 
 def score(value: float, *, chance: float | None, error: float = 0.01, task: str = "one"):
-    kept = {"metric": "accuracy", "n": 100, "standard_error": error, "chance": chance}
-    return TaskScore(model="base", task=task, score=value, **kept)
+    fields = {"metric": "accuracy", "n": 100, "standard_error": error, "chance": chance}
+    return TaskScore(model="base", task=task, score=value, **fields)
 
 
 @pytest.mark.parametrize(
@@ -25,15 +25,15 @@ def score(value: float, *, chance: float | None, error: float = 0.01, task: str 
     ],
 )
 def test_a_score_is_at_chance_within_two_standard_errors(value, chance, error, guessing):
-    found = score(value, chance=chance, error=error)
-    assert is_at_chance(found) is guessing
-    assert list(chance_notes([found])) == ["On one, at chance (0.1): base."] * guessing
+    task_score = score(value, chance=chance, error=error)
+    assert is_at_chance(task_score) is guessing
+    assert list(chance_notes([task_score])) == ["On one, at chance (0.1): base."] * guessing
 
 
 def test_the_record_has_the_level_of_chance_where_it_is_known():
-    known = score(0.5, chance=0.25)
-    assert known.record()["chance"] == 0.25
-    assert score_from(known.record()).chance == 0.25
+    task_score = score(0.5, chance=0.25)
+    assert task_score.record()["chance"] == 0.25
+    assert score_from(task_score.record()).chance == 0.25
     assert "chance" not in score(0.5, chance=None).record()
     assert score_from(score(0.5, chance=None).record()).chance is None
 
@@ -44,8 +44,8 @@ def tuned(tmp_path, *scores: TaskScore, spread: float) -> Tuned:
 
     points = point(0, 0.1), point(1, 0.1 + spread)
     recipe = Recipe(base_model=tmp_path, models=(ModelEntry(model=tmp_path),))
-    rest = {"scores": scores, "before": scores, "seconds": 2.0, "recipe": recipe}
-    return Tuned(points=points, best=points[0], **rest)
+    fields = {"scores": scores, "before": scores, "seconds": 2.0, "recipe": recipe}
+    return Tuned(points=points, best=points[0], **fields)
 
 
 def test_a_search_among_guesses_says_so(tmp_path):

@@ -81,8 +81,8 @@ def test_the_way_from_the_base_to_the_expert(metric: Metric):
         assert share_of_way(metric.value, value, base, expert) == pytest.approx(share)
         assert share_of_way(metric.value, value, expert, base) is None
     for three in itertools.product((0.3, *NOT_FINITE), (0.1, *NOT_FINITE), (0.9, *NOT_FINITE)):
-        found = share_of_way("accuracy", *three)
-        assert (found is None) == (not all(map(math.isfinite, three)))
+        way_share = share_of_way("accuracy", *three)
+        assert (way_share is None) == (not all(map(math.isfinite, three)))
 
 
 def test_the_mean_way_is_of_all_tasks():

@@ -31,24 +31,24 @@ def matrix(m: int, n: int, seed: int) -> Array:
 def test_every_figure_is_that_of_the_matrix(shape: tuple[int, int, int]):
     given_MN = matrix(*shape)
     sigma = np.linalg.svd(given_MN, compute_uv=False)
-    found = spectral_figures(sigma)
+    figures = spectral_figures(sigma)
     gram = given_MN.T @ given_MN if shape[1] <= shape[0] else given_MN @ given_MN.T
     values = np.sort(np.linalg.eigvalsh(gram))[::-1].clip(0)
-    assert found.frobenius == pytest.approx(np.linalg.norm(given_MN))
-    assert found.nuclear == pytest.approx(np.linalg.norm(given_MN, "nuc"))
-    assert found.spectral == pytest.approx(np.linalg.norm(given_MN, 2))
-    assert found.rank == np.linalg.matrix_rank(given_MN, rtol=1e-7)
-    assert found.stable_rank == pytest.approx(np.trace(gram) / values[0])
+    assert figures.frobenius == pytest.approx(np.linalg.norm(given_MN))
+    assert figures.nuclear == pytest.approx(np.linalg.norm(given_MN, "nuc"))
+    assert figures.spectral == pytest.approx(np.linalg.norm(given_MN, 2))
+    assert figures.rank == np.linalg.matrix_rank(given_MN, rtol=1e-7)
+    assert figures.stable_rank == pytest.approx(np.trace(gram) / values[0])
     shares = [value / math.fsum(sigma) for value in sigma]
     entropy = -math.fsum(share * math.log(share) for share in shares if share > 0)
     assert effective_rank(sigma) == pytest.approx(math.exp(entropy))
     assert 1 - 1e-9 <= effective_rank(sigma) <= len(sigma) + 1e-9
     top = math.ceil(len(sigma) * 5 / 100)
-    assert found.top_energy == pytest.approx(values[:top].sum() / values.sum())
-    for count, percent in zip(found.directions, (90, 95, 99), strict=True):
-        wanted = percent / 100 * values.sum()
-        assert values[:count].sum() >= wanted * (1 - 1e-12)
-        assert values[: count - 1].sum() < wanted * (1 + 1e-12)
+    assert figures.top_energy == pytest.approx(values[:top].sum() / values.sum())
+    for count, percent in zip(figures.directions, (90, 95, 99), strict=True):
+        energy = percent / 100 * values.sum()
+        assert values[:count].sum() >= energy * (1 - 1e-12)
+        assert values[: count - 1].sum() < energy * (1 + 1e-12)
 
 
 def test_directions_below_the_rounding_of_float32_do_not_count():
@@ -58,11 +58,16 @@ def test_directions_below_the_rounding_of_float32_do_not_count():
 
 
 def test_the_zero_matrix_has_figures_too():
-    found = spectral_figures(np.zeros(7))
-    assert (found.frobenius, found.nuclear, found.rank, found.directions) == (0, 0, 0, (0, 0, 0))
-    assert (found.effective_rank, found.stable_rank) == (0, 0)
-    assert math.isnan(found.condition)
-    assert math.isnan(found.top_energy)
+    figures = spectral_figures(np.zeros(7))
+    assert (figures.frobenius, figures.nuclear, figures.rank, figures.directions) == (
+        0,
+        0,
+        0,
+        (0, 0, 0),
+    )
+    assert (figures.effective_rank, figures.stable_rank) == (0, 0)
+    assert math.isnan(figures.condition)
+    assert math.isnan(figures.top_energy)
     assert np.isnan(cumulative_energy(np.zeros(7))).all()
 
 

@@ -29,14 +29,14 @@ def score(values: list[float], metric: str = "accuracy", task: str = "digits") -
 
 def test_each_example_is_lost_gained_or_neither():
     model = np.array([1, 0, 1, 0.0])
-    other = np.array([1, 1, 0, 0.5])
+    reference = np.array([1, 1, 0, 0.5])
     kinds = [
         AnswerVerdict.BOTH_RIGHT,
         AnswerVerdict.LOST,
         AnswerVerdict.GAINED,
         AnswerVerdict.BOTH_WRONG,
     ]
-    assert verdicts("accuracy", model, other).tolist() == kinds
+    assert verdicts("accuracy", model, reference).tolist() == kinds
     worse = verdicts("perplexity", np.array([2.0, 1.0]), np.array([1.0, 2.0])).tolist()
     assert worse == [AnswerVerdict.LOST, AnswerVerdict.GAINED]
 
@@ -45,28 +45,32 @@ def test_each_example_is_lost_gained_or_neither():
 def test_right_or_wrong_is_mcnemars_exact_test(better: int, worse: int, same: int):
     first = score([1.0] * better + [0.0] * worse + [1.0] * (same + 1))
     second = score([0.0] * better + [1.0] * worse + [1.0] * (same + 1))
-    found = paired([(first, second)])
-    assert (found.first, found.second, found.n) == (better, worse, better + worse + same + 1)
+    comparison = paired([(first, second)])
+    assert (comparison.first, comparison.second, comparison.n) == (
+        better,
+        worse,
+        better + worse + same + 1,
+    )
     count = better + worse
     expected = stats.binomtest(better, count, 0.5).pvalue if count else 1.0
-    assert found.p == pytest.approx(expected, rel=1e-8, abs=1e-12)
+    assert comparison.p == pytest.approx(expected, rel=1e-8, abs=1e-12)
 
 
 def test_losses_are_compared_by_their_mean_difference():
     generator = np.random.default_rng(0)
     a = generator.normal(size=400)
     b = generator.normal(size=400) + 0.15
-    found = paired([(score(a.tolist(), "perplexity"), score(b.tolist(), "perplexity"))])
+    comparison = paired([(score(a.tolist(), "perplexity"), score(b.tolist(), "perplexity"))])
     statistic = stats.ttest_rel(a, b).statistic
-    assert found.p == pytest.approx(2 * stats.norm.sf(abs(statistic)), rel=1e-9)
-    assert found.first == int((a < b).sum())
+    assert comparison.p == pytest.approx(2 * stats.norm.sf(abs(statistic)), rel=1e-9)
+    assert comparison.first == int((a < b).sum())
 
 
 def test_examples_of_several_tasks_count_together_and_kinds_do_not_mix():
     right = score([1.0] * 6)
     wrong = score([0.0] * 6)
-    both = paired([(right, wrong), (replace(right, task="b"), replace(wrong, task="b"))])
-    assert both.first == 12
+    comparison = paired([(right, wrong), (replace(right, task="b"), replace(wrong, task="b"))])
+    assert comparison.first == 12
     assert (
         paired([(right, wrong), (score([1.0], "perplexity"), score([2.0], "perplexity"))]) is None
     )

@@ -60,7 +60,7 @@ def family(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_an_expert_answers_as_in_peft(family: Path) -> None:
-    found = ace_gui.evaluate(family, device="cpu")
+    evaluation = ace_gui.evaluate(family, device="cpu")
     for name, labels in LABELS.items():
         model = transformers.AutoModelForSequenceClassification.from_pretrained(
             family.parent / "base", num_labels=labels, ignore_mismatched_sizes=True
@@ -74,7 +74,7 @@ def test_an_expert_answers_as_in_peft(family: Path) -> None:
         for row in rows:
             encoded = tokenizer(row.partition(",")[0], return_tensors="pt")
             right += int(expert(**encoded).logits.argmax()) == 1
-        (score,) = [s for s in found.scores if s.model == name and s.task == name]
+        (score,) = [s for s in evaluation.scores if s.model == name and s.task == name]
         assert score.score == pytest.approx(right / len(rows))
 
 

@@ -39,8 +39,8 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def scored(folder: Path, data: Path, **task: Any) -> TaskScore:
-    found = ace_gui.evaluate(None, [folder], [{"data": data, **task}], device="cpu")
-    (only,) = found.scores
+    evaluation = ace_gui.evaluate(None, [folder], [{"data": data, **task}], device="cpu")
+    (only,) = evaluation.scores
     assert only.model == str(folder)
     assert only.task == data.stem
     assert only.normalised is None
@@ -50,8 +50,10 @@ def scored(folder: Path, data: Path, **task: Any) -> TaskScore:
 def loaded(kind: str, folder: Path) -> tuple[Any, Any]:
     """The model, and its tokenizer or image processor."""
     model = getattr(transformers, kind).from_pretrained(folder).float().eval()
-    own = "AutoTokenizer" if (folder / "tokenizer.json").exists() else "AutoImageProcessor"
-    return model, getattr(transformers, own).from_pretrained(folder)
+    processor_class = (
+        "AutoTokenizer" if (folder / "tokenizer.json").exists() else "AutoImageProcessor"
+    )
+    return model, getattr(transformers, processor_class).from_pretrained(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -70,12 +72,12 @@ def test_pictures(tmp_path):
         right.append(
             model.config.id2label[int(model(**pixels).logits.argmax())] == file.parent.name
         )
-    found = scored(tmp_path / "model", tmp_path / "data")
+    score = scored(tmp_path / "model", tmp_path / "data")
     assert 0 < sum(right) < len(right)
-    assert (found.score, found.n, found.metric) == (sum(right) / len(right), 48, "accuracy")
+    assert (score.score, score.n, score.metric) == (sum(right) / len(right), 48, "accuracy")
     # Wilson's interval, which is that of the plain formula but for a share of 1/n.
-    assert found.standard_error == pytest.approx(np.std(right) / math.sqrt(48), rel=1 / 48)
-    assert found.each_N.tolist() == right
+    assert score.standard_error == pytest.approx(np.std(right) / math.sqrt(48), rel=1 / 48)
+    assert score.each_N.tolist() == right
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews"])
@@ -104,10 +106,10 @@ def test_texts(tmp_path, metric: str):
         "matthews": matthews_corrcoef(targets, answers),
     }[metric]
     pd.DataFrame(rows).to_csv(tmp_path / "nli.csv", index=False)
-    found = scored(tmp_path / "model", tmp_path / "nli.csv", metric=metric)
+    score = scored(tmp_path / "model", tmp_path / "nli.csv", metric=metric)
     assert len(set(answers)) > 1
-    assert found.score == pytest.approx(expected, abs=1e-12)
-    assert 0 < found.standard_error < 0.2
+    assert score.score == pytest.approx(expected, abs=1e-12)
+    assert 0 < score.standard_error < 0.2
 
 
 @pytest.mark.parametrize("metric", ["pearson", "spearman"])
@@ -123,8 +125,8 @@ def test_regression(tmp_path, metric: str):
     ]
     compute = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}[metric]
     expected = compute([row["score"] for row in rows], answers).statistic
-    found = scored(tmp_path / "model", write_lines(tmp_path / "sts.jsonl", rows), metric=metric)
-    assert found.score == pytest.approx(expected, abs=1e-5)
+    score = scored(tmp_path / "model", write_lines(tmp_path / "sts.jsonl", rows), metric=metric)
+    assert score.score == pytest.approx(expected, abs=1e-5)
 
 
 def test_perplexity(tmp_path):
@@ -146,11 +148,11 @@ def test_perplexity(tmp_path):
         window = ids[None, start : start + 12]
         nll += float(model(input_ids=window, labels=window).loss) * (window.shape[1] - 1)
         tokens += window.shape[1] - 1
-    found = scored(tmp_path / "model", tmp_path / "wiki.txt")
+    score = scored(tmp_path / "model", tmp_path / "wiki.txt")
     assert tokens == sum(len(line.split()) - 1 for line in [*lines, long])
-    assert (found.metric, found.n) == ("perplexity", 31)
-    assert found.score == pytest.approx(math.exp(nll / tokens), rel=1e-5)
-    assert 0 < found.standard_error < found.score
+    assert (score.metric, score.n) == ("perplexity", 31)
+    assert score.score == pytest.approx(math.exp(nll / tokens), rel=1e-5)
+    assert 0 < score.standard_error < score.score
 
 
 def choice_rows(count: int = 25) -> list[dict[str, Any]]:
@@ -175,9 +177,9 @@ def test_choices_by_a_head(tmp_path):
         tokens = tokenizer(texts, row["choices"], padding=True, return_tensors="pt")
         logits = model(**{name: value[None] for name, value in tokens.items()}).logits
         right += int(logits.argmax()) == row["answer"]
-    found = scored(tmp_path / "model", write_lines(tmp_path / "race.jsonl", rows))
+    score = scored(tmp_path / "model", write_lines(tmp_path / "race.jsonl", rows))
     assert 0 < right < len(rows)
-    assert found.score == right / len(rows)
+    assert score.score == right / len(rows)
 
 
 def test_choices_by_a_language_model(tmp_path):
@@ -191,13 +193,13 @@ def test_choices_by_a_language_model(tmp_path):
         for choice in row["choices"]:
             ids = tokenizer(f"{row['question']} {choice}", return_tensors="pt")["input_ids"]
             logs = model(input_ids=ids).logits[0].log_softmax(-1)
-            own = range(before, ids.shape[1])
-            likely.append(sum(float(logs[at - 1, ids[0, at]]) for at in own))
+            positions = range(before, ids.shape[1])
+            likely.append(sum(float(logs[at - 1, ids[0, at]]) for at in positions))
         right += int(np.argmax(likely)) == row["answer"]
     rows = [{**row, "answer": "ABC"[row["answer"]]} for row in rows]
-    found = scored(tmp_path / "model", write_lines(tmp_path / "arc.jsonl", rows))
+    score = scored(tmp_path / "model", write_lines(tmp_path / "arc.jsonl", rows))
     assert 0 < right < len(rows)
-    assert found.score == right / len(rows)
+    assert score.score == right / len(rows)
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "f1"])
@@ -220,9 +222,9 @@ def test_words(tmp_path, metric: str):
         expected = f1_score(targets, answers, labels=[1, 2], average="micro")
     else:
         expected = np.mean(np.array(answers) == targets)
-    found = scored(tmp_path / "model", write_lines(tmp_path / "ner.jsonl", rows), metric=metric)
+    score = scored(tmp_path / "model", write_lines(tmp_path / "ner.jsonl", rows), metric=metric)
     assert 0 < expected < 1
-    assert found.score == pytest.approx(expected, abs=1e-12)
+    assert score.score == pytest.approx(expected, abs=1e-12)
 
 
 def test_written_texts(tmp_path):
@@ -249,9 +251,9 @@ def test_written_texts(tmp_path):
     right = 0
     for row in rows:
         right += answer(row["input"], longest + 8).strip() == row["target"]
-    found = scored(tmp_path / "model", write_lines(tmp_path / "sums.jsonl", rows))
-    assert found.metric == "exact-match"
-    assert found.score == right / 12
+    score = scored(tmp_path / "model", write_lines(tmp_path / "sums.jsonl", rows))
+    assert score.metric == "exact-match"
+    assert score.score == right / 12
 
 
 def test_pictures_and_their_names(tmp_path):
@@ -284,6 +286,6 @@ def test_pictures_and_their_names(tmp_path):
             tokens = tokenizer(f"the {label}", return_tensors="pt", return_token_type_ids=False)
             scores.append(float(model(**tokens, **pixels).logits_per_image))
         right += LABELS[int(np.argmax(scores))] == file.parent.name
-    found = scored(tmp_path / "model", tmp_path / "data", prompt="the {}")
+    score = scored(tmp_path / "model", tmp_path / "data", prompt="the {}")
     assert 0 < right < len(files)
-    assert found.score == right / len(files)
+    assert score.score == right / len(files)

@@ -57,16 +57,18 @@ def test_known_scores_are_looked_up_and_none_is_computed(
     def scores(runner: Runner, job: EvaluateJob | KnownScoresJob) -> list[TaskScore]:
         return [event for event in steps_of(job, runner) if isinstance(event, TaskScore)]
 
-    wanted = KnownScoresJob(recipe=sample, stores=(merged,), device="cpu")
-    assert scores(Runner(), wanted) == []
+    job = KnownScoresJob(recipe=sample, stores=(merged,), device="cpu")
+    assert scores(Runner(), job) == []
     without = scores(Runner(), EvaluateJob(recipe=sample, device="cpu"))
-    assert scores(Runner(), wanted) == without
+    assert scores(Runner(), job) == without
     every = scores(Runner(), EvaluateJob(recipe=sample, stores=(merged,), device="cpu"))
-    assert {each.model for each in every} == {"base", "digits", "shapes", str(merged)}
+    assert {score.model for score in every} == {"base", "digits", "shapes", str(merged)}
     monkeypatch.setattr(evaluation, "answered", lambda _: pytest.fail("a model is asked"))
-    assert scores(Runner(), wanted) == every
-    one = replace(sample, tasks=sample.tasks[:1])
-    assert {score.task for score in scores(Runner(), replace(wanted, recipe=one))} == {"digits"}
+    assert scores(Runner(), job) == every
+    digits_recipe = replace(sample, tasks=sample.tasks[:1])
+    assert {score.task for score in scores(Runner(), replace(job, recipe=digits_recipe))} == {
+        "digits"
+    }
 
 
 @pytest.mark.parametrize("with_base", [False, True])
@@ -76,9 +78,9 @@ def test_what_a_merge_lost_and_gained_is_what_the_scores_say(
     runner = Runner()
     job = EvaluateJob(recipe=sample, stores=(merged,), device="cpu")
     scores = {
-        (each.model, each.task): each
-        for each in steps_of(job, runner)
-        if isinstance(each, TaskScore)
+        (step.model, step.task): step
+        for step in steps_of(job, runner)
+        if isinstance(step, TaskScore)
     }
     looking = CompareExamplesJob(recipe=sample, store=merged, with_base=with_base, device="cpu")
     events = list(filter(None, steps_of(looking, runner)))
@@ -86,12 +88,14 @@ def test_what_a_merge_lost_and_gained_is_what_the_scores_say(
     assert [event.task for event in events] == ["digits", "shapes"]
     for event in events:
         assert isinstance(event, ExamplesCompared)
-        other = "base" if with_base else event.task
-        assert event.other == other
+        reference = "base" if with_base else event.task
+        assert event.other == reference
         mine = scores[str(merged), event.task]
-        theirs = scores[other, event.task]
-        found = verdicts("accuracy", mine.each_N, theirs.each_N)
-        assert event.counts == {each: int((found == each).sum()) for each in AnswerVerdict}
+        theirs = scores[reference, event.task]
+        answer_verdicts = verdicts("accuracy", mine.each_N, theirs.each_N)
+        assert event.counts == {
+            verdict: int((answer_verdicts == verdict).sum()) for verdict in AnswerVerdict
+        }
         lost = event.examples[AnswerVerdict.LOST]
         gained = event.examples[AnswerVerdict.GAINED]
         assert len(lost) == event.counts[AnswerVerdict.LOST]
@@ -126,29 +130,33 @@ def described(recipe: Recipe, *tasks: Task) -> list[TaskDescribed]:
 
 
 def test_a_task_is_described_with_all_that_is_guessed(sample: Recipe, tmp_path):
-    (found,) = described(sample, sample.tasks[0])
-    assert found.fault == ""
-    assert (found.expert, found.kind, found.metric) == (
+    (description,) = described(sample, sample.tasks[0])
+    assert description.fault == ""
+    assert (description.expert, description.kind, description.metric) == (
         "digits",
         "image-classification",
         "accuracy",
     )
-    assert found.columns == {"image": ("digits_images",), "label": ("digits_labels",)}
-    assert {"digits_images", "counts_labels"} <= set(found.table_columns)
-    assert (found.roles, found.count, len(found.examples)) == (("image", "label"), 40, 3)
-    assert all(example.label.isdigit() for example in found.examples)
-    assert found.chance == pytest.approx(1 / 10)
+    assert description.columns == {"image": ("digits_images",), "label": ("digits_labels",)}
+    assert {"digits_images", "counts_labels"} <= set(description.table_columns)
+    assert (description.roles, description.count, len(description.examples)) == (
+        ("image", "label"),
+        40,
+        3,
+    )
+    assert all(example.label.isdigit() for example in description.examples)
+    assert description.chance == pytest.approx(1 / 10)
 
 
 def test_chance_is_known_where_an_accuracy_is_of_labels_of_a_number(sample: Recipe):
     digits = sample.tasks[0]
     fewer = tuple(f"digits/{digit}" for digit in range(10))
-    other = replace(digits, metric=Metric.F1)
-    (found,) = described(sample, other)
-    assert found.fault == ""
-    assert found.chance is None
-    (found,) = described(sample, replace(digits, labels=fewer))
-    assert found.chance == pytest.approx(1 / len(fewer))
+    by_f1 = replace(digits, metric=Metric.F1)
+    (description,) = described(sample, by_f1)
+    assert description.fault == ""
+    assert description.chance is None
+    (description,) = described(sample, replace(digits, labels=fewer))
+    assert description.chance == pytest.approx(1 / len(fewer))
 
 
 def test_what_is_wrong_with_a_task_is_one_sentence_and_the_rest_is_known(sample: Recipe, tmp_path):
@@ -157,17 +165,17 @@ def test_what_is_wrong_with_a_task_is_one_sentence_and_the_rest_is_known(sample:
     no_column = replace(digits, name="b", columns={"image": "pictures"})
     nowhere = replace(digits, name="c", data=tmp_path / "nowhere.csv")
     stranger = replace(shapes, name="d", expert="cola")
-    found = described(sample, wrong_labels, no_column, nowhere, stranger, shapes, shapes)
-    assert [bool(each.fault) for each in found] == [True] * 6
-    assert "row" in found[0].fault
-    assert found[0].kind is TaskKind.IMAGE_CLASSIFICATION
-    assert "no column 'pictures'" in found[1].fault
-    assert "digits_images" in found[1].table_columns
-    assert found[2].table_columns == ()
-    assert "cola" in found[3].fault
-    assert "Two tasks are called 'shapes'" in found[4].fault
-    assert [each.wrong for each in found[:2]] == ["labels", "image"]
-    assert found[0].fitting == ("digits",)
-    assert found[1].fitting == ()
-    assert found[2].wrong == ""
-    assert found[3].wrong == "expert"
+    descriptions = described(sample, wrong_labels, no_column, nowhere, stranger, shapes, shapes)
+    assert [bool(description.fault) for description in descriptions] == [True] * 6
+    assert "row" in descriptions[0].fault
+    assert descriptions[0].kind is TaskKind.IMAGE_CLASSIFICATION
+    assert "no column 'pictures'" in descriptions[1].fault
+    assert "digits_images" in descriptions[1].table_columns
+    assert descriptions[2].table_columns == ()
+    assert "cola" in descriptions[3].fault
+    assert "Two tasks are called 'shapes'" in descriptions[4].fault
+    assert [description.wrong for description in descriptions[:2]] == ["labels", "image"]
+    assert descriptions[0].fitting == ("digits",)
+    assert descriptions[1].fitting == ()
+    assert descriptions[2].wrong == ""
+    assert descriptions[3].wrong == "expert"

@@ -35,10 +35,10 @@ def gpt2(tmp_path, monkeypatch) -> Path:
 
 def recipe_by(file: Path, method: str, **changes: Any) -> Path:
     """The recipe with another method, beside it."""
-    own = file.with_name(f"{method}-{'-'.join(changes)}.yaml")
+    recipe_file = file.with_name(f"{method}-{'-'.join(changes)}.yaml")
     document = {**json.loads(file.read_text()), "merge_method": method, **changes}
-    own.write_text(json.dumps(document))
-    return own
+    recipe_file.write_text(json.dumps(document))
+    return recipe_file
 
 
 def merged(file: Path, out: Path, method: str) -> Path:
@@ -57,8 +57,8 @@ def test_routes_convert_a_pickle_only_by_consent(gpt2: Path, tmp_path):
     refused = run(*command)
     assert refused.returncode == 1
     assert "Add --convert" in refused.stderr
-    found = ace_gui.routes(gpt2, [folder], limit=3, convert=True)
-    assert [each.share_LT for each in found] == [each.share_LT for each in expected]
+    routes = ace_gui.routes(gpt2, [folder], limit=3, convert=True)
+    assert [route.share_LT for route in routes] == [route.share_LT for route in expected]
 
 
 def test_a_converted_expert_is_scored_as_before(gpt2: Path):
@@ -66,8 +66,8 @@ def test_a_converted_expert_is_scored_as_before(gpt2: Path):
     expert = gpt2.parent / "one"
     torch.save(load_file(expert / "model.safetensors"), expert / "pytorch_model.bin")
     (expert / "model.safetensors").unlink()
-    found = ace_gui.evaluate(gpt2, limit=3, device="cpu", convert=True).scores
-    assert [each.score for each in found] == [each.score for each in expected]
+    scores = ace_gui.evaluate(gpt2, limit=3, device="cpu", convert=True).scores
+    assert [score.score for score in scores] == [score.score for score in expected]
 
 
 def test_weights_beside_a_pickle_that_was_converted_are_scored(gpt2: Path):
@@ -98,7 +98,7 @@ def test_routes_load_each_model_once_for_all_tasks(gpt2: Path, tmp_path, monkeyp
     note = lambda e: received.append(e) if isinstance(e, EvaluationProgress) else None  # noqa: E731
     together = ace_gui.routes(gpt2, [folder], limit=4, progress=note)
     assert loads == {False: 1, True: 1}
-    assert [each.share_LT for each in together] == [each.share_LT for each in apart]
+    assert [route.share_LT for route in together] == [route.share_LT for route in apart]
     done = [event.done for event in received]
     assert done == sorted(done)
     assert done[-1] == received[-1].total == 2 * 2 * 4  # without modules and with them
@@ -111,8 +111,10 @@ def test_another_base_is_not_mistaken_for_the_one_before(gpt2: Path, tmp_path, r
     tasks = load_recipe(gpt2).tasks
 
     def scores() -> list[float]:
-        found = ace_gui.evaluate(gpt2 if reported else None, [folder], tasks, limit=4, device="cpu")
-        return [score.score for score in found.scores if score.model == str(folder)]
+        evaluation = ace_gui.evaluate(
+            gpt2 if reported else None, [folder], tasks, limit=4, device="cpu"
+        )
+        return [score.score for score in evaluation.scores if score.model == str(folder)]
 
     first = scores()
     assert first == scores()
@@ -137,15 +139,17 @@ def test_the_report_has_the_scores_of_a_merge_with_its_modules(gpt2: Path, tmp_p
     events = list(steps_of(ReportJob(store=store, file=file, device="cpu"), runner))
     assert isinstance(events[-1], Reported)
     table = Page(file.read_text(encoding="utf-8")).table("Scores with standard errors")
-    shown = {row[0]: row[1:3] for row in table.rows}
+    cells = {row[0]: row[1:3] for row in table.rows}
     folder = merged(gpt2, tmp_path / "out", method)
-    found = ace_gui.evaluate(gpt2, [folder], device="cpu").scores
-    own = [each for each in found if each.model == str(folder)]
-    assert [cell.partition(" ")[0] for cell in shown["merged"]] == [
-        f"{each.score:.4g}" for each in own
+    scores = ace_gui.evaluate(gpt2, [folder], device="cpu").scores
+    merged_scores = [score for score in scores if score.model == str(folder)]
+    assert [cell.partition(" ")[0] for cell in cells["merged"]] == [
+        f"{score.score:.4g}" for score in merged_scores
     ]
     (folder / "modules.json").unlink()
     (folder / "modules.safetensors").unlink()
     bare = ace_gui.evaluate(gpt2, [folder], device="cpu").scores
-    plain = [each for each in bare if each.model == str(folder)]
-    assert [each.score for each in plain] != [each.score for each in own]  # they do count
+    plain = [score for score in bare if score.model == str(folder)]
+    assert [score.score for score in plain] != [
+        score.score for score in merged_scores
+    ]  # they do count

@@ -246,9 +246,9 @@ NESTED = {
 def test_columns_of_any_type(tmp_path, what: str, name: str):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({name: NESTED[what], "text": ["x", "y"], "in": [1, 2]}), path)
-    found = [values for _, values in open_table(path).rows([name, "text"])]
+    rows = [values for _, values in open_table(path).rows([name, "text"])]
     expected = NESTED[what].to_pylist()
-    assert found == list(zip(expected, ["x", "y"], strict=True))
+    assert rows == list(zip(expected, ["x", "y"], strict=True))
     assert refusal(path, columns={"text": name, "label": "text"})
 
 
@@ -287,10 +287,10 @@ def text_file(content: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(content)
 
 
-def arrays(**given: object) -> Callable[[Path], object]:
+def arrays(**members: object) -> Callable[[Path], object]:
     """An archive of arrays, or of members as bytes, with four labels."""
-    given = {"label": np.zeros(4, np.int64), **given}
-    made = {name: a if isinstance(a, bytes) else npy(a) for name, a in given.items()}
+    members = {"label": np.zeros(4, np.int64), **members}
+    made = {name: a if isinstance(a, bytes) else npy(a) for name, a in members.items()}
     return lambda path: npz(path, **made)
 
 
@@ -405,8 +405,8 @@ def test_grey_of_16_bits_is_scaled(tmp_path, order: str, suffix: str):
     image = Image.fromarray(grey_HW.astype(order if suffix == "tiff" else "<u2"))
     path = tmp_path / f"a.{suffix}"
     (image.convert("I") if suffix == "pgm" else image).save(path)
-    found = np.asarray(task_data.Picture(table=path, row="", given=path).opened())
-    np.testing.assert_allclose(found, grey_HW / 257, atol=1)
+    opened_HW = np.asarray(task_data.Picture(table=path, row="", given=path).opened())
+    np.testing.assert_allclose(opened_HW, grey_HW / 257, atol=1)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
@@ -428,10 +428,10 @@ def test_a_saved_dataset_names_no_file_outside(tmp_path, how: str):
         rows = {"text": ["a", "b"], "label": [0, 1]}
         datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / name)
     assert len(read(tmp_path / "saved").examples) == 2
-    other = tmp_path / "other" / "data-00000-of-00001.arrow"
+    outside = tmp_path / "other" / "data-00000-of-00001.arrow"
     if how == "a link":
-        (tmp_path / "saved" / "link.arrow").symlink_to(other)
-    named = {"absolute": str(other), "a link": "link.arrow"}.get(how, how)
+        (tmp_path / "saved" / "link.arrow").symlink_to(outside)
+    named = {"absolute": str(outside), "a link": "link.arrow"}.get(how, how)
     state = json.loads((tmp_path / "saved" / "state.json").read_text())
     state["_data_files"] = [{"filename": named}]
     (tmp_path / "saved" / "state.json").write_text(json.dumps(state))

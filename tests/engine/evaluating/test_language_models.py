@@ -55,9 +55,9 @@ def answers_of(folder: Path, task: Task) -> list[Any]:
     """The answers of a model in a folder, each with whether it was cut."""
     loading = loading_of(folder, None)
     data = result_of(read_task(task, loading.config, seed=0))
-    *_, found = loaded_models.answered(Loaded(torch.device("cpu")).evaluator(data, loading))
-    assert isinstance(found, list)
-    return found
+    *_, answers = loaded_models.answered(Loaded(torch.device("cpu")).evaluator(data, loading))
+    assert isinstance(answers, list)
+    return answers
 
 
 def written(folder: Path, messages: list[dict[str, str]], most: int) -> list[int]:
@@ -78,18 +78,18 @@ def test_answers_are_those_of_transformers(
     task = Task(
         data=chat / "questions.jsonl", metric=Metric.CONTAINS, system=system, max_new_tokens=9
     )
-    found = answers_of(chat / "model", task)
+    answers = answers_of(chat / "model", task)
     tokenizer = transformers.AutoTokenizer.from_pretrained(chat / "model")
     rows = [json.loads(line) for line in (chat / "questions.jsonl").read_text().splitlines()]
-    for (text, was_cut), row in zip(found, rows, strict=True):
+    for (text, was_cut), row in zip(answers, rows, strict=True):
         messages = [{"role": "user", "content": row["text"]}]
         if system:
             messages.insert(0, {"role": "system", "content": system})
         tokens = written(chat / "model", messages, 9)
         assert was_cut == (tokens[-1] not in ENDS)
-        own = [token for token in tokens if token not in ENDS]
-        assert text == tokenizer.decode(own, skip_special_tokens=True)
-    assert 0 < sum(was_cut for _, was_cut in found) < len(found)
+        word_tokens = [token for token in tokens if token not in ENDS]
+        assert text == tokenizer.decode(word_tokens, skip_special_tokens=True)
+    assert 0 < sum(was_cut for _, was_cut in answers) < len(answers)
 
 
 def test_answers_of_a_recurrent_model_do_not_depend_on_the_batch(chat: Path, tmp_path, monkeypatch):
@@ -140,8 +140,8 @@ def test_a_long_answer_is_cut_and_counted(chat: Path):
         assert score.chat is True
         assert score.record().get("cut", 0) == cut
     assert scores[3].cut > scores[256].cut
-    (asked, cut) = notes([scores[3]])
-    assert "chat template" in asked
+    (template_note, cut) = notes([scores[3]])
+    assert "chat template" in template_note
     assert f"{scores[3].cut} of 20" in cut
 
 
@@ -270,10 +270,10 @@ def test_overlap_needs_a_library(chat: Path, metric: str, monkeypatch):
 def test_overlap_of_answers(chat: Path, metric: str):
     task = {"data": chat / "questions.jsonl", "metric": metric, "max_new_tokens": 6}
     (score,) = ace_gui.evaluate(None, [chat / "model"], [task], device="cpu").scores
-    found = answers_of(chat / "model", Task(**{**task, "metric": Metric(metric)}))
-    own = overlap(Metric(metric), [text for text, _ in found], ["cat"] * len(found))
-    assert score.score == own.score
-    assert score.each_N.tolist() == own.each_N.tolist()
+    answers = answers_of(chat / "model", Task(**{**task, "metric": Metric(metric)}))
+    expected = overlap(Metric(metric), [text for text, _ in answers], ["cat"] * len(answers))
+    assert score.score == expected.score
+    assert score.each_N.tolist() == expected.each_N.tolist()
     assert 0 < score.score < 1
 
 
@@ -296,9 +296,9 @@ def test_overlap_of_answers(chat: Path, metric: str):
     ],
 )
 def test_overlap_has_the_published_values(metric: str, answer: str, target: str, expected: float):
-    found = overlap(Metric(metric), [answer, target], [target, target])
-    assert found.each_N.tolist() == pytest.approx([1 - expected, 0.0], abs=1e-6)
-    assert found.score == pytest.approx((expected + 1) / 2, abs=1e-6)
+    overlaps = overlap(Metric(metric), [answer, target], [target, target])
+    assert overlaps.each_N.tolist() == pytest.approx([1 - expected, 0.0], abs=1e-6)
+    assert overlaps.score == pytest.approx((expected + 1) / 2, abs=1e-6)
 
 
 def test_choices_are_listed_and_answered_by_letter(tmp_path):
@@ -351,9 +351,9 @@ def test_choices_follow_the_template(tmp_path):
         before = tokenizer.apply_chat_template(message, add_generation_prompt=True)["input_ids"]
         likely = []
         for choice in row["choices"]:
-            own = tokenizer(choice)["input_ids"]
-            logs = model(input_ids=torch.tensor([before + own])).logits[0].log_softmax(-1)
-            pairs = enumerate(own, len(before))
+            ids = tokenizer(choice)["input_ids"]
+            logs = model(input_ids=torch.tensor([before + ids])).logits[0].log_softmax(-1)
+            pairs = enumerate(ids, len(before))
             likely.append(sum(float(logs[at - 1, token]) for at, token in pairs))
         right.append(int(np.argmax(likely)) == row["answer"])
     task = {"data": write(tmp_path / "a.jsonl", rows), "prompt": "say: {text}"}
@@ -391,7 +391,7 @@ def test_scores_with_and_without_a_template_are_named(tmp_path):
     assert "expert got the chat template" in said
     assert "base the plain prompt" in said
     again = ace_gui.evaluate(recipe, device="cpu").scores
-    assert [each.record() for each in again] == [score.record() for score in scores]
+    assert [score.record() for score in again] == [score.record() for score in scores]
 
 
 def test_progress_has_tokens_a_second(chat: Path):
@@ -410,14 +410,14 @@ def test_a_conversation_continues_with_each_models_own_answers(tmp_path):
     job = TryJob(recipe=recipe, task=task, text="the cat", most_tokens=6, device="cpu")
 
     def conversation(job: TryJob) -> dict[str, str]:
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for event in steps_of(job, Runner()):
             if isinstance(event, TriedText):
-                found[event.model] = found.get(event.model, "") + event.piece
+                texts[event.model] = texts.get(event.model, "") + event.piece
             elif isinstance(event, Tried):
                 assert event.chat
-                found.setdefault(event.model, "")
-        return found
+                texts.setdefault(event.model, "")
+        return texts
 
     first = conversation(job)
     answers = {name: (text,) for name, text in first.items()}
@@ -448,6 +448,6 @@ def test_what_is_cut_of_words_is_counted(tmp_path):
     (said,) = notes([score])
     assert "2 of 4" in said
     assert "19 words" in said
-    whole = TaskScore(model="m", task="t", metric="accuracy", score=1.0, n=4, standard_error=0.1)
-    assert "cut" not in whole.record()
-    assert notes([whole]) == ()
+    uncut = TaskScore(model="m", task="t", metric="accuracy", score=1.0, n=4, standard_error=0.1)
+    assert "cut" not in uncut.record()
+    assert notes([uncut]) == ()

@@ -27,10 +27,10 @@ def only_new_objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def live_bytes() -> int:
     """All storages that some new tensor of this process holds, and not just the collector."""
     gc.collect()
-    found = (
+    objects = (
         get_object for get_object in gc.get_objects() if issubclass(type(get_object), torch.Tensor)
     )
-    tensors = [each for each in found if each.layout is torch.strided]
+    tensors = [tensor for tensor in objects if tensor.layout is torch.strided]
     return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())
 
 
@@ -55,9 +55,9 @@ def test_one_model_at_a_time(monkeypatch):
 
     monkeypatch.setattr(loaded_models, "load", loading)
     monkeypatch.setattr(evaluate, "answered", asking)
-    found = ace_gui.evaluate(Sample.IMAGES.recipe, limit=5, device="cpu")
-    assert len(before_load) == len({score.model for score in found.scores}) == 6
-    assert len(while_asked) == len(found.scores) == 10
+    evaluation = ace_gui.evaluate(Sample.IMAGES.recipe, limit=5, device="cpu")
+    assert len(before_load) == len({score.model for score in evaluation.scores}) == 6
+    assert len(while_asked) == len(evaluation.scores) == 10
     (size,) = set(sizes)
     assert max(before_load) < 0.1 * size
     assert size <= max(while_asked) < 1.1 * size

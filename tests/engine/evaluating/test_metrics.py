@@ -47,9 +47,9 @@ def measured(
     return KINDS[kind].judge(data, answers, targets, names)
 
 
-def assert_spread(found: float, draws: list[float]) -> None:
+def assert_spread(standard_error: float, draws: list[float]) -> None:
     expected = np.std(draws, ddof=1) if np.ptp(draws) > 1e-12 else np.nan
-    assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    assert standard_error == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 def resamples(count: int) -> list[np.ndarray]:
@@ -74,10 +74,10 @@ def test_of_labels(data: st.DataObject, labels: int, count: int, metric: Metric)
 
     names = [str(n) for n in range(labels)]
     kind = TaskKind.TEXT_CLASSIFICATION
-    found = measured(metric, kind, answer_N.tolist(), target_N.tolist(), names)
-    assert found.score == pytest.approx(compute(np.arange(count)), abs=1e-12)
-    assert_spread(found.standard_error, [compute(at_N) for at_N in resamples(count)])
-    assert found.each_N.tolist() == (answer_N == target_N).tolist()
+    measurement = measured(metric, kind, answer_N.tolist(), target_N.tolist(), names)
+    assert measurement.score == pytest.approx(compute(np.arange(count)), abs=1e-12)
+    assert_spread(measurement.standard_error, [compute(at_N) for at_N in resamples(count)])
+    assert measurement.each_N.tolist() == (answer_N == target_N).tolist()
 
 
 @settings(max_examples=15)
@@ -92,13 +92,13 @@ def test_of_words(data: st.DataObject, count: int, metric: Metric):
         answers, targets = np.concatenate([pairs[n] for n in at_N], axis=1)
         if metric is Metric.ACCURACY:
             return float((answers == targets).mean())
-        found = f1_score(targets, answers, labels=[1, 2, 3], average="micro", zero_division=0)
-        return float(found)
+        f1 = f1_score(targets, answers, labels=[1, 2, 3], average="micro", zero_division=0)
+        return float(f1)
 
     answers, targets = ([tuple(pair[n]) for pair in pairs] for n in (0, 1))
-    found = measured(metric, TaskKind.TOKEN_CLASSIFICATION, answers, targets, names)
-    assert found.score == pytest.approx(compute(np.arange(count)), abs=1e-12)
-    assert_spread(found.standard_error, [compute(at_N) for at_N in resamples(count)])
+    measurement = measured(metric, TaskKind.TOKEN_CLASSIFICATION, answers, targets, names)
+    assert measurement.score == pytest.approx(compute(np.arange(count)), abs=1e-12)
+    assert_spread(measurement.standard_error, [compute(at_N) for at_N in resamples(count)])
 
 
 @pytest.mark.parametrize("names", [0, 1, 2, 3, 7])
@@ -108,14 +108,14 @@ def test_labels_need_not_be_as_many_as_names(classes: int, names: int, metric: M
     targets = [n % classes for n in range(20)]
     answers = [(n * n) % classes for n in range(20)]
     kind = TaskKind.TEXT_CLASSIFICATION
-    found = measured(metric, kind, answers, targets, [str(n) for n in range(names)])
+    measurement = measured(metric, kind, answers, targets, [str(n) for n in range(names)])
     expected = (np.array(answers) == targets).mean()
     if metric is Metric.F1:
         average = "binary" if names == 2 and classes <= 2 else "macro"
         expected = f1_score(targets, answers, average=average, zero_division=0)
     elif metric is Metric.MATTHEWS:
         expected = matthews_corrcoef(targets, answers) if classes > 1 else 0.0
-    assert found.score == pytest.approx(expected)
+    assert measurement.score == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 1000])
@@ -141,18 +141,18 @@ def test_no_score_of_few_examples_is_certain(
     targets = [n % 2 for n in range(count)]
     answers = [1 - t if n < wrong else t for n, t in enumerate(targets)]
     if kind is TaskKind.TOKEN_CLASSIFICATION:
-        targets, answers = ([(each,) * 3 for each in group] for group in (targets, answers))
+        targets, answers = ([(label,) * 3 for label in group] for group in (targets, answers))
     elif metric is Metric.EXACT_MATCH:
         targets = [str(t) for t in targets]
         answers = [(str(a), False) for a in answers]
-    found = measured(metric, kind, answers, targets, ["O", "name"])
-    assert found.standard_error != 0
+    measurement = measured(metric, kind, answers, targets, ["O", "name"])
+    assert measurement.standard_error != 0
     if kind is not TaskKind.TOKEN_CLASSIFICATION and metric in (
         Metric.ACCURACY,
         Metric.EXACT_MATCH,
     ):
         half = wilson(count, count - wrong)
-        assert found.standard_error == pytest.approx(half)
+        assert measurement.standard_error == pytest.approx(half)
 
 
 def wilson(count: int, right: int) -> float:
@@ -176,8 +176,8 @@ def wilson(count: int, right: int) -> float:
     ],
 )
 def test_entities_as_seqeval_finds_them(labels: str, expected: list[str]):
-    found = sorted(entities(labels.split()))
-    assert [f"{kind} {start} {end}" for kind, start, end in found] == expected
+    spans = sorted(entities(labels.split()))
+    assert [f"{kind} {start} {end}" for kind, start, end in spans] == expected
 
 
 def test_f1_of_tagged_words_is_that_of_whole_entities():
@@ -185,7 +185,7 @@ def test_f1_of_tagged_words_is_that_of_whole_entities():
     names = ["O", "B-A", "I-A"]
     target = [[1, 2, 0, 1], [1, 2]]
     answer = [[1, 0, 0, 1], [0, -1]]
-    found = measured(Metric.F1, TaskKind.TOKEN_CLASSIFICATION, answer, target, names)
-    assert found.score == pytest.approx(2 / 5)
+    measurement = measured(Metric.F1, TaskKind.TOKEN_CLASSIFICATION, answer, target, names)
+    assert measurement.score == pytest.approx(2 / 5)
     plain = measured(Metric.F1, TaskKind.TOKEN_CLASSIFICATION, answer, target, ["O", "A", "B"])
     assert plain.score == pytest.approx(4 / 7)

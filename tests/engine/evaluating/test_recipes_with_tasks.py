@@ -62,28 +62,30 @@ def with_head_of(folder: Path, body: str, name: str) -> Any:
         folder / body, config=expert.config, ignore_mismatched_sizes=True
     ).eval()
     mine = expert.state_dict()
-    kept = {key: mine[key] for key in mine if key.startswith(("classifier.", "bert.pooler."))}
-    model.load_state_dict(kept, strict=False)
+    head_weights = {
+        key: mine[key] for key in mine if key.startswith(("classifier.", "bert.pooler."))
+    }
+    model.load_state_dict(head_weights, strict=False)
     return model
 
 
 def test_every_model_is_scored_with_the_head_of_the_task(family: Path):
-    found = ace_gui.evaluate(family / "recipe.yaml", [family / "merged"], device="cpu")
-    scores = {(score.model, score.task): score for score in found.scores}
+    evaluation = ace_gui.evaluate(family / "recipe.yaml", [family / "merged"], device="cpu")
+    scores = {(score.model, score.task): score for score in evaluation.scores}
     merged = str(family / "merged")
     assert set(scores) == {(m, t) for m in ("base", merged) for t in SIZES} | {
         (t, t) for t in SIZES
     }
     for name in SIZES:
         expert = transformers.BertForSequenceClassification.from_pretrained(family / name).eval()
-        own = share_right(expert, family, name)
-        assert scores[name, name].score == own
+        share = share_right(expert, family, name)
+        assert scores[name, name].score == share
         assert scores[name, name].normalised == 1
         for model, body in (("base", "base"), (merged, "merged")):
             expected = share_right(with_head_of(family, body, name), family, name)
             assert scores[model, name].score == expected
-            assert scores[model, name].normalised == pytest.approx(expected / own)
-    base, experts, last = found.means
+            assert scores[model, name].normalised == pytest.approx(expected / share)
+    base, experts, last = evaluation.means
     assert (base.model, experts.model, last.model) == ("base", "experts", merged)
     assert experts.normalised == 1
     assert "tasks" in (family / "merged" / "merge_recipe.yaml").read_text()
@@ -119,8 +121,10 @@ def test_progress_counts_examples_and_closing_cancels(family: Path):
     events: list[Any] = []
     ace_gui.evaluate(family / "recipe.yaml", limit=30, device="cpu", progress=events.append)
     reported = [event for event in events if isinstance(event, EvaluationProgress)]
-    assert [each.done for each in reported] == sorted(each.done for each in reported)
-    assert {each.total for each in reported} == {120}
+    assert [progress.done for progress in reported] == sorted(
+        progress.done for progress in reported
+    )
+    assert {progress.total for progress in reported} == {120}
     assert reported[-1].done == 120
     assert isinstance(events[-1], Evaluated)
 
@@ -175,10 +179,10 @@ def test_answers_among_the_labels_of_the_task(tmp_path):
     save_vit(tmp_path / "model", names)
     save_pictures(tmp_path / "data" / "all", ("0", "1"), 20)
     task = {"data": tmp_path / "data" / "all"}
-    (whole,) = ace_gui.evaluate(None, [tmp_path / "model"], [task], device="cpu").scores
+    (unrestricted,) = ace_gui.evaluate(None, [tmp_path / "model"], [task], device="cpu").scores
     task["labels"] = ["a/cat", "a/dog"]
-    (own,) = ace_gui.evaluate(None, [tmp_path / "model"], [task], device="cpu").scores
-    assert own.score > whole.score
+    (restricted,) = ace_gui.evaluate(None, [tmp_path / "model"], [task], device="cpu").scores
+    assert restricted.score > unrestricted.score
 
 
 def test_scores_stand_in_comparison_report_and_model_card(family: Path, tmp_path):
@@ -186,14 +190,14 @@ def test_scores_stand_in_comparison_report_and_model_card(family: Path, tmp_path
     (row,) = ace_gui.compare(recipe, methods=["task_arithmetic"], device="cpu").rows
     assert row.error == ""
     ace_gui.merge(recipe, tmp_path / "out", device="cpu", evaluate=True)
-    found = ace_gui.evaluate(recipe, [tmp_path / "out"], device="cpu")
-    merged = [score for score in found.scores if score.model == str(tmp_path / "out")]
-    assert row.by_task == {each.task: each.score for each in merged}
-    assert row.mean.normalised == found.means[-1].normalised
+    evaluation = ace_gui.evaluate(recipe, [tmp_path / "out"], device="cpu")
+    merged = [score for score in evaluation.scores if score.model == str(tmp_path / "out")]
+    assert row.by_task == {score.task: score.score for score in merged}
+    assert row.mean.normalised == evaluation.means[-1].normalised
     card = (tmp_path / "out" / "README.md").read_text()
-    for each in merged:
-        assert f"| {each.task} | accuracy | 60 | " in card
-        assert f" | {each.score:.4g} ± {each.standard_error:.2g} |\n" in card
+    for score in merged:
+        assert f"| {score.task} | accuracy | 60 | " in card
+        assert f" | {score.score:.4g} ± {score.standard_error:.2g} |\n" in card
     html = ace_gui.report(recipe, tmp_path / "page.html", device="cpu").read_text()
     assert '<section id="scores">' in html
     assert f"{merged[0].score:.4g} ± {merged[0].standard_error:.2g}" in html
@@ -237,7 +241,7 @@ def test_an_adapter_is_scored_as_the_base_with_its_change(family: Path, tmp_path
         "tasks": [{"data": family / "two.csv", "expert": "lora"}],
         "schema": 1,
     }
-    base, own = ace_gui.evaluate(recipe, device="cpu").scores
+    base, expert = ace_gui.evaluate(recipe, device="cpu").scores
     model = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "base").eval()
     (tmp_path / "two").mkdir()
     (tmp_path / "two.csv").write_text((family / "two.csv").read_text())
@@ -248,9 +252,9 @@ def test_an_adapter_is_scored_as_the_base_with_its_change(family: Path, tmp_path
     down, up = (lora[f"base_model.model.{module}.lora_{half}.weight"] for half in "AB")
     with torch.no_grad():
         model.bert.encoder.layer[1].attention.self.query.weight += 8 / 2 * up @ down
-    assert own.score == share_right(model, tmp_path, "two")
-    assert own.score != base.score
-    assert own.normalised == 1
+    assert expert.score == share_right(model, tmp_path, "two")
+    assert expert.score != base.score
+    assert expert.normalised == 1
 
 
 @pytest.mark.parametrize("kind", ["pandas", "datasets"])
@@ -266,12 +270,12 @@ def test_models_and_tables_in_memory_score_as_those_on_disk(family: Path, kind: 
     padding = model.config.pad_token_id
     (on_disk,) = ace_gui.evaluate(None, [family / "two"], [{"data": family / "two.csv"}]).scores
     task = {"data": table, "name": "mine"}
-    for given, name in (
+    for models, name in (
         (model, "BertForSequenceClassification"),
         ([model], "BertForSequenceClassification"),
         ({"tuned": model}, "tuned"),
     ):
-        (score,) = ace_gui.evaluate(None, given, [task], device="cpu").scores
+        (score,) = ace_gui.evaluate(None, models, [task], device="cpu").scores
         assert (score.model, score.task) == (name, "mine")
         assert score.score == on_disk.score
         assert score.each_N.tolist() == on_disk.each_N.tolist()
@@ -291,12 +295,12 @@ def test_several_models_in_memory_have_names_of_their_own(family: Path):
         for index, model in enumerate(models):
             model.classifier.bias[index] += 100
     task = {"data": family / "two.csv", "expert": "two"}
-    found = ace_gui.evaluate(family / "recipe.yaml", [*models, family / "merged"], [task])
-    names = [score.model for score in found.scores]
+    evaluation = ace_gui.evaluate(family / "recipe.yaml", [*models, family / "merged"], [task])
+    names = [score.model for score in evaluation.scores]
     first = "BertForSequenceClassification"
     second = "BertForSequenceClassification 2"
     assert names == ["base", "two", first, second, str(family / "merged")]
-    scores = {score.model: score.score for score in found.scores}
+    scores = {score.model: score.score for score in evaluation.scores}
     assert scores[first] + scores[second] == pytest.approx(1)
 
 
@@ -306,5 +310,5 @@ def test_a_model_in_memory_needs_a_tokenizer(family: Path):
     task = {"data": family / "two.csv", "expert": "two"}
     with pytest.raises(TaskError, match="from_pretrained"):
         ace_gui.evaluate(None, model, [task])
-    found = ace_gui.evaluate(family / "recipe.yaml", model, [task])
-    assert found.scores[-1].score == found.scores[1].score
+    evaluation = ace_gui.evaluate(family / "recipe.yaml", model, [task])
+    assert evaluation.scores[-1].score == evaluation.scores[1].score

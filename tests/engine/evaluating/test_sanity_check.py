@@ -65,8 +65,8 @@ def perplexity_of(folder: Path) -> float:
 
 
 def test_perplexities_are_those_of_transformers(models: Path, tmp_path):
-    given = keys(models, merge_method="linear")
-    result = ace_gui.merge(given, tmp_path / "out", check=True).sanity
+    document = keys(models, merge_method="linear")
+    result = ace_gui.merge(document, tmp_path / "out", check=True).sanity
     assert result is not None
     exact = {name: perplexity_of(models / name) for name in ("base", "a", "b")}
     assert result.perplexities == pytest.approx(exact, rel=1e-4)
@@ -78,10 +78,10 @@ def test_perplexities_are_those_of_transformers(models: Path, tmp_path):
 
 
 def test_a_broken_merge_gets_a_warning_everywhere(models: Path, tmp_path):
-    given = keys(models, merge_method="task_arithmetic", check=True)
-    for expert in given["models"]:
+    document = keys(models, merge_method="task_arithmetic", check=True)
+    for expert in document["models"]:
         expert["parameters"] = {"weight": 400.0}
-    (tmp_path / "recipe.yaml").write_text(json.dumps(given))
+    (tmp_path / "recipe.yaml").write_text(json.dumps(document))
     words = ["merge", tmp_path / "recipe.yaml", "--out", tmp_path / "out", "--json", tmp_path / "j"]
     ended = command(*words)
     assert ended.returncode == 0, ended.stderr
@@ -162,9 +162,9 @@ def test_where_it_is_costly_it_says_how_to_ask(
     assert "--check" in result.sentence
     assert result.warnings == ()
     if "QUICK" in limits:
-        wanted = finished(recipe_from(keys(models, check=True)), tmp_path / "on")
-        assert wanted is not None
-        assert not wanted.skipped
+        sanity = finished(recipe_from(keys(models, check=True)), tmp_path / "on")
+        assert sanity is not None
+        assert not sanity.skipped
     assert finished(recipe_from(keys(models, check=False)), tmp_path / "off") is None
 
 
@@ -179,8 +179,10 @@ def test_other_models_are_left_out(tmp_path):
         save_bert(tmp_path / name, "MaskedLM", seed=seed)
     recipe = recipe_over(tmp_path / "base", [tmp_path / "a", tmp_path / "b"])
     assert finished(recipe, tmp_path / "auto") is None
-    wanted = recipe_over(tmp_path / "base", [tmp_path / "a", tmp_path / "b"], check=SanityCheck.ON)
-    result = finished(wanted, tmp_path / "on")
+    checked_recipe = recipe_over(
+        tmp_path / "base", [tmp_path / "a", tmp_path / "b"], check=SanityCheck.ON
+    )
+    result = finished(checked_recipe, tmp_path / "on")
     assert result is not None
     assert result.sentence == "No sanity check: it is for language models."
 

@@ -61,8 +61,8 @@ def _saved(path: Path) -> Path:
     import datasets
 
     columns = {**_columns(), "label": [["no", "yes"].index(row["label"]) for row in ROWS]}
-    found = datasets.Dataset.from_dict(columns)
-    found.cast_column("label", datasets.ClassLabel(names=["no", "yes"])).save_to_disk(path)
+    dataset = datasets.Dataset.from_dict(columns)
+    dataset.cast_column("label", datasets.ClassLabel(names=["no", "yes"])).save_to_disk(path)
     return path
 
 
@@ -140,8 +140,8 @@ MODEL = {"architectures": ["GPT2LMHeadModel"]}
 def test_a_sample_is_drawn_by_chance_and_always_the_same(tmp_path):
     path = numbered(tmp_path, 1000)
 
-    def drawn(seed: int, limit: int | None = None, own: int | None = 100) -> list[int]:
-        (task,) = limited([Task(data=path, limit=own)], limit)
+    def drawn(seed: int, limit: int | None = None, task_limit: int | None = 100) -> list[int]:
+        (task,) = limited([Task(data=path, limit=task_limit)], limit)
         data = result_of(read_task(task, MODEL, seed=seed))
         return [int(example.inputs["text"]) for example in data.examples]
 
@@ -149,8 +149,8 @@ def test_a_sample_is_drawn_by_chance_and_always_the_same(tmp_path):
     assert first == drawn(0) == sorted(set(first))
     assert first != drawn(1)
     assert len(drawn(0, limit=30)) == 30
-    assert drawn(0, own=None) == list(range(1000))
-    assert drawn(0, own=5000) == list(range(1000))
+    assert drawn(0, task_limit=None) == list(range(1000))
+    assert drawn(0, task_limit=5000) == list(range(1000))
 
 
 def test_every_row_has_the_same_chance(tmp_path):

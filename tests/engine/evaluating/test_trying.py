@@ -47,24 +47,24 @@ WRITING = Task(data=Path("expert"), name="expert", expert="expert")
 
 def said(job: TryJob) -> dict[str, str]:
     """What each model wrote."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for event in steps_of(job, Runner()):
         if isinstance(event, TriedText):
-            found[event.model] = found.get(event.model, "") + event.piece
-    return found
+            texts[event.model] = texts.get(event.model, "") + event.piece
+    return texts
 
 
 def test_text_is_written_as_generate_writes_it(writers: Recipe):
     job = TryJob(recipe=writers, task=WRITING, text="the cat", most_tokens=8, device="cpu")
-    found = said(job)
-    assert set(found) == {"base", "expert"}
+    texts = said(job)
+    assert set(texts) == {"base", "expert"}
     for name, folder in (("base", writers.base_model), ("expert", writers.models[0].model)):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         model = transformers.GPT2LMHeadModel.from_pretrained(folder).eval()
-        given = tokenizer("the cat", return_tensors="pt")
-        written = model.generate(**given, max_new_tokens=8, do_sample=False, pad_token_id=3)
+        encoded = tokenizer("the cat", return_tensors="pt")
+        written = model.generate(**encoded, max_new_tokens=8, do_sample=False, pad_token_id=3)
         expected = tokenizer.decode(written[0, 2:], skip_special_tokens=True)
-        assert found[name] == expected
+        assert texts[name] == expected
 
 
 def test_the_same_seed_draws_the_same_words(writers: Recipe):
@@ -99,8 +99,8 @@ def test_an_example_has_the_shares_that_the_models_give(tmp_path):
     events = list(steps_of(TryJob(recipe=recipe, task=task, row=row, stores=(store,)), runner))
     names = ["base", "digits", str(store)]
     assert [event.model for event in events if isinstance(event, TriedBegun)] == names
-    found = {event.model: event for event in events if isinstance(event, Tried)}
-    assert [each.error for each in found.values()] == ["", "", ""]
+    by_model = {event.model: event for event in events if isinstance(event, Tried)}
+    assert [event.error for event in by_model.values()] == ["", "", ""]
     with np.load(task.data) as data:
         pixels = data["digits_images"][0]
     folder = recipe.models[0].model
@@ -112,10 +112,10 @@ def test_an_example_has_the_shares_that_the_models_give(tmp_path):
     indices = [model.config.label2id[label] for label in task.labels]
     shares = logits[indices].softmax(dim=0)
     best = int(shares.argmax())
-    label, share = found["digits"].shares[0]
+    label, share = by_model["digits"].shares[0]
     assert label == task.labels[best].removeprefix("digits/")
     assert share == pytest.approx(float(shares[best]), abs=1e-5)
-    assert sum(share for _, share in found["base"].shares) == pytest.approx(1)
+    assert sum(share for _, share in by_model["base"].shares) == pytest.approx(1)
 
 
 def test_a_text_and_a_picture_can_be_given(tmp_path):
@@ -124,9 +124,9 @@ def test_a_text_and_a_picture_can_be_given(tmp_path):
     Image.fromarray(np.full((40, 30, 3), 200, np.uint8)).save(picture)
     task = recipe.tasks[1]
     events = steps_of(TryJob(recipe=recipe, task=task, picture=picture), Runner())
-    found = [event for event in events if isinstance(event, Tried)]
-    assert [each.model for each in found] == ["base", "shapes"]
-    assert len(found[0].shares) == 6
+    answers = [event for event in events if isinstance(event, Tried)]
+    assert [answer.model for answer in answers] == ["base", "shapes"]
+    assert len(answers[0].shares) == 6
     with pytest.raises(TaskError, match="needs a picture"):
         list(steps_of(TryJob(recipe=recipe, task=task, text="a disc"), Runner()))
 
@@ -141,8 +141,10 @@ def test_a_text_and_a_picture_can_be_given(tmp_path):
     texts = Recipe(base_model=tmp_path / "base", models=models, merge_method="linear")
     task = Task(data=Path("mood"), name="mood")
     events = steps_of(TryJob(recipe=texts, task=task, text="the cat sat"), Runner())
-    found = [event for event in events if isinstance(event, Tried)]
-    assert [sorted(label for label, _ in each.shares) for each in found] == [["no", "yes"]] * 2
+    answers = [event for event in events if isinstance(event, Tried)]
+    assert [sorted(label for label, _ in answer.shares) for answer in answers] == [
+        ["no", "yes"]
+    ] * 2
 
 
 def test_what_one_model_cannot_do_is_said_of_it_alone(tmp_path):
@@ -152,10 +154,10 @@ def test_what_one_model_cannot_do_is_said_of_it_alone(tmp_path):
     recipe = Recipe(base_model=tmp_path / "base", models=models, merge_method="linear")
     task = Task(data=Path("mood"), name="mood", kind=TaskKind.TEXT_CLASSIFICATION)
     job = TryJob(recipe=recipe, task=task, text="a dog", stores=(tmp_path / "gone",))
-    found = {event.model: event for event in steps_of(job, Runner()) if isinstance(event, Tried)}
-    assert found["base"].shares  # with the expert's head
-    assert found["mood"].shares
-    assert found[str(tmp_path / "gone")].error
+    by_model = {event.model: event for event in steps_of(job, Runner()) if isinstance(event, Tried)}
+    assert by_model["base"].shares  # with the expert's head
+    assert by_model["mood"].shares
+    assert by_model[str(tmp_path / "gone")].error
 
 
 def ready(job: TryJob, runner: Runner) -> None:
@@ -169,11 +171,11 @@ def test_models_made_ready_are_asked_without_loading_them(writers: Recipe, monke
     ready(job, runner)
     assert len(runner.asked_models) == 2
     monkeypatch.setattr(kept_models, "load", None)  # any call would fail
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for event in steps_of(job, runner):
         if isinstance(event, TriedText):
-            found[event.model] = found.get(event.model, "") + event.piece
-    assert found == expected
+            texts[event.model] = texts.get(event.model, "") + event.piece
+    assert texts == expected
 
 
 def test_a_model_whose_files_changed_is_loaded_again(writers: Recipe, tmp_path):
@@ -185,7 +187,7 @@ def test_a_model_whose_files_changed_is_loaded_again(writers: Recipe, tmp_path):
     before = list(runner.asked_models._kept)
     save_gpt2(tmp_path / "base", seed=5)
     list(steps_of(job, runner))
-    models = [kept.model for kept in runner.asked_models._kept]
+    models = [entry.model for entry in runner.asked_models._kept]
     assert before[0].model not in models
 
 

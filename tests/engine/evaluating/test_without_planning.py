@@ -69,7 +69,7 @@ def evaluated(recipe: Recipe) -> Iterator[object]:
     return run(EvaluateJob(recipe=recipe, limit=2, device="cpu"))
 
 
-def known(recipe: Recipe) -> Iterator[object]:
+def looked_up(recipe: Recipe) -> Iterator[object]:
     return run(KnownScoresJob(recipe=recipe, limit=2, device="cpu"))
 
 
@@ -81,7 +81,7 @@ def described(recipe: Recipe) -> Iterator[object]:
     return run(DescribeTasksJob(recipe=recipe, tasks=recipe.tasks[:1]))
 
 
-@pytest.mark.parametrize("job", [evaluated, known, routed, described])
+@pytest.mark.parametrize("job", [evaluated, looked_up, routed, described])
 def test_no_job_about_scores_plans_a_merge(job: Callable[[Recipe], Iterator[object]], recipe):
     files = files_entered(lambda: list(job(recipe)))
     assert "engine/planning/opening.py" in files
@@ -173,7 +173,7 @@ def test_some_of_these_keep_heads_and_some_do_not(family: Path):
         recipe = recipe_from(
             {"merge_method": "linear", "base_model": str(family / "base"), "models": models}
         )
-        counts |= {len(kept) for kept in result_of(open_recipe_models(recipe)).kept_T}
+        counts |= {len(heads) for heads in result_of(open_recipe_models(recipe)).kept_T}
     assert len(counts) > 1
 
 

@@ -44,8 +44,8 @@ def recipe(roberta: Family) -> Recipe:
 
 
 def test_figures_are_those_of_the_merged_weights(recipe: Recipe, roberta: Family, tmp_path):
-    wanted = replace(recipe, merge_method="task_arithmetic", parameters={"scaling": 0.5})
-    variants = [Variant(recipe=wanted, store=tmp_path / "store")]
+    task_arithmetic = replace(recipe, merge_method="task_arithmetic", parameters={"scaling": 0.5})
+    variants = [Variant(recipe=task_arithmetic, store=tmp_path / "store")]
     (row,) = [event for event in compare(variants, "cpu") if isinstance(event, MethodCompared)]
     merged = load_file(tmp_path / "store" / MODEL / "model.safetensors")
     base = load_file(roberta.base / "model.safetensors")
@@ -116,9 +116,9 @@ def test_what_the_checks_refuse_is_not_begun(recipe: Recipe, tmp_path):
 
 def test_a_method_of_ones_own_keeps_its_values_and_overrides(recipe: Recipe):
     ruled = replace(recipe, overrides=(Override(role="query", disposition="base"),))
-    own, other = by_method(ruled, ["ace", "ties", "ace"])
-    assert own == ruled
-    assert (other.merge_method, other.parameters, other.overrides) == ("ties", {}, ())
+    ace, ties = by_method(ruled, ["ace", "ties", "ace"])
+    assert ace == ruled
+    assert (ties.merge_method, ties.parameters, ties.overrides) == ("ties", {}, ())
 
 
 @pytest.mark.parametrize("now", [{}, {"variant": "automatic"}])
@@ -139,14 +139,18 @@ def test_the_recommended_merge_is_named_and_others_have_their_defaults(
     plain = replace(plain, overrides=tensor)
     ours = with_recommended(plain) if start == NAME else plain
     made = by_method(ours, [NAME, "ace", "ace:automatic", "linear"])
-    first, *others = made
+    first, *alternatives = made
     assert is_recommended(first)
     assert first.overrides == (() if start == "linear" else tensor)
-    assert [other.choices() | {"overrides": ()} for other in others] == [
+    assert [alternative.choices() | {"overrides": ()} for alternative in alternatives] == [
         plain.choices() | {"overrides": ()}
     ] * 3
-    assert [dict(other.parameters) for other in others] == [{}, {"variant": "automatic"}, {}]
-    assert len({title_of(each) for each in made}) == 4
+    assert [dict(alternative.parameters) for alternative in alternatives] == [
+        {},
+        {"variant": "automatic"},
+        {},
+    ]
+    assert len({title_of(variant) for variant in made}) == 4
     assert title_of(first) == TITLE
 
 
@@ -158,8 +162,8 @@ def test_titles_tell_values_apart(recipe: Recipe):
 
 def test_what_the_command_line_says(recipe: Recipe):
     assert [r.merge_method for r in variants(recipe, "ties, linear", "")] == ["ties", "linear"]
-    found = variants(recipe, "ties", "density=0.1,5e-1")
-    assert [r.parameters for r in found] == [{"density": 0.1}, {"density": 0.5}]
+    recipes = variants(recipe, "ties", "density=0.1,5e-1")
+    assert [r.parameters for r in recipes] == [{"density": 0.1}, {"density": 0.5}]
     (word,) = variants(recipe, "ties", "trim=tensor")
     assert word.parameters == {"trim": "tensor"}
 
@@ -182,15 +186,15 @@ def test_nonsense_is_refused(recipe: Recipe, methods: str, parameter: str, words
 def test_models_are_opened_once_for_all_settings(recipe: Recipe, monkeypatch):
     opened: list[Recipe] = []
 
-    def counted(given: Recipe) -> Steps[Any]:
-        opened.append(given)
-        return open_recipe(given)
+    def counted(opened_recipe: Recipe) -> Steps[Any]:
+        opened.append(opened_recipe)
+        return open_recipe(opened_recipe)
 
     monkeypatch.setattr(prepare, "open_recipe", counted)
     settings = by_value(replace(recipe, merge_method="ace"), "scaling", [0.5, 1.0, 1.5])
     together = merged_and_measured(settings, "cpu")
     assert len(opened) == 1
-    alone = [row for own in settings for row in merged_and_measured([own], "cpu")]
+    alone = [row for setting in settings for row in merged_and_measured([setting], "cpu")]
     assert [row.norm for row in together] == [row.norm for row in alone]
     assert [row.distances for row in together] == [row.distances for row in alone]
 
@@ -210,13 +214,13 @@ def test_settings_share_the_survey_of_the_model(
 ):
     read: list[str] = []
 
-    def counted(row: PlanRow, *given: Any, **named: Any) -> Any:
+    def counted(row: PlanRow, *arguments: Any, **named: Any) -> Any:
         read.append(row.name)
-        return row_contribution(row, *given, **named)
+        return row_contribution(row, *arguments, **named)
 
     monkeypatch.setattr(surveying, "row_contribution", counted)
-    own = {"norms": "model"} if method == "nan" else {"trim": "model"}
-    settings = by_value(replace(recipe, merge_method=method, parameters=own), name, values)
+    parameters = {"norms": "model"} if method == "nan" else {"trim": "model"}
+    settings = by_value(replace(recipe, merge_method=method, parameters=parameters), name, values)
     alone = [row for setting in settings for row in merged_and_measured([setting], "cpu")]
     once = len(read) // len(settings)
     read.clear()
@@ -254,11 +258,11 @@ def test_over_the_model_they_are_those_of_the_whole_task_vectors(
         layer(f"layer.{index}", {name: parts[name][index] for name in names}, weight)
         for index in range(len(sizes))
     ]
-    found = model_cosines(layers, names)
+    cosines = model_cosines(layers, names)
     for a, first in enumerate(names):
         for b, second in enumerate(names):
-            whole = cosine(np.concatenate(parts[first]), np.concatenate(parts[second]))
-            assert found[a, b] == pytest.approx(whole)
+            exact = cosine(np.concatenate(parts[first]), np.concatenate(parts[second]))
+            assert cosines[a, b] == pytest.approx(exact)
 
 
 def test_two_experts_are_compared_where_both_are():
@@ -270,14 +274,14 @@ def test_two_experts_are_compared_where_both_are():
         layer("only c", {"c": np.array([1.0])}),
         LayerStatistics(name="unknown", energies={"a": 1.0}),
     ]
-    found = model_cosines(layers, ["a", "b", "c"])
-    assert found[0, 1] == pytest.approx(cosine(here, there))
-    assert found[2, 2] == 1
-    assert math.isnan(found[0, 2])
+    cosines = model_cosines(layers, ["a", "b", "c"])
+    assert cosines[0, 1] == pytest.approx(cosine(here, there))
+    assert cosines[2, 2] == 1
+    assert math.isnan(cosines[0, 2])
 
 
 def test_no_change_has_no_cosine():
     still = layer("x", {"a": np.zeros(3), "b": np.ones(3)})
     assert np.isnan(still.cosines[0]).all()
-    found = model_cosines([still, layer("y", {"a": np.ones(2), "b": np.ones(2)})], ["a", "b"])
-    assert found[0, 1] == pytest.approx(math.sqrt(2 / 5))
+    cosines = model_cosines([still, layer("y", {"a": np.ones(2), "b": np.ones(2)})], ["a", "b"])
+    assert cosines[0, 1] == pytest.approx(math.sqrt(2 / 5))

@@ -27,30 +27,30 @@ from tests.helpers.command import ace_gui as run
 
 
 def test_figures_of_known_matrices():
-    one = torch.diag(torch.tensor([3.0, 1.0, 0.0]))
-    other = torch.diag(torch.tensor([1.0, 3, 0]))
-    one = one.double()
-    other = other.double()
-    assert cosine(one, 5 * one) == pytest.approx(1)
-    assert cosine(one, other) == pytest.approx(6 / 10)
-    spread = [np.diag(m.numpy() - np.eye(3) * 4 / 3) for m in (one, other)]
+    first = torch.diag(torch.tensor([3.0, 1.0, 0.0]))
+    second = torch.diag(torch.tensor([1.0, 3, 0]))
+    first = first.double()
+    second = second.double()
+    assert cosine(first, 5 * first) == pytest.approx(1)
+    assert cosine(first, second) == pytest.approx(6 / 10)
+    spread = [np.diag(m.numpy() - np.eye(3) * 4 / 3) for m in (first, second)]
     expected = spread[0] @ spread[1] / (np.linalg.norm(spread[0]) * np.linalg.norm(spread[1]))
-    assert cosine(one, other, centred=True) == pytest.approx(expected)
-    assert cosine(torch.eye(3).double(), other, centred=True) == 0
-    bases = [torch.linalg.eigh(each).eigenvectors for each in (one, other)]
+    assert cosine(first, second, centred=True) == pytest.approx(expected)
+    assert cosine(torch.eye(3).double(), second, centred=True) == 0
+    bases = [torch.linalg.eigh(matrix).eigenvectors for matrix in (first, second)]
     assert overlap(*(basis[:, -1:] for basis in bases)) == pytest.approx(0)
     assert overlap(*(basis[:, -2:] for basis in bases)) == pytest.approx(1)
 
 
 def test_the_command_and_python_give_each_matrix_of_each_expert(own_cache):
     file = bert_family(own_cache)
-    found = ace_gui.inspect(file, covariances=True, device="cpu").covariances
-    assert {match.expert for match in found} == {"two", "three"}
+    matches = ace_gui.inspect(file, covariances=True, device="cpu").covariances
+    assert {match.expert for match in matches} == {"two", "three"}
     done = run("inspect", file, "--covariances", "--json", own_cache / "figures.json")
     assert done.returncode == 0, done.stderr
     records = json.loads((own_cache / "figures.json").read_text())["covariances"]
     assert [(r["name"], r["expert"], r["cosine"]) for r in records] == [
-        (m.name, m.expert, m.cosine) for m in found
+        (m.name, m.expert, m.cosine) for m in matches
     ]
     assert "other experts" in done.stdout
 
@@ -61,20 +61,22 @@ def test_spectra_and_whose_inputs_they_are(own_cache, monkeypatch):
     runner = Runner()
     recipe = load_recipe(file)
     name = "bert.encoder.layer.1.output.dense.weight"
-    whole = CovariancesJob(recipe=recipe, first=name, device="cpu")
-    (plan,) = [each.plan for each in steps_of(PlanJob(recipe=recipe), runner) if each is not None]
+    job = CovariancesJob(recipe=recipe, first=name, device="cpu")
+    (plan,) = [
+        event.plan for event in steps_of(PlanJob(recipe=recipe), runner) if event is not None
+    ]
     (row,) = [row for row in plan.rows if row.name == name]
     assert not looks(runner, recipe, row)
-    events = [e for e in steps_of(whole, runner) if isinstance(e, CovariancesCompared)]
+    events = [e for e in steps_of(job, runner) if isinstance(e, CovariancesCompared)]
     assert [event.done for event in events] == list(range(1, events[-1].total + 1))
-    found = events[0].layer
-    assert found.name == name
+    layer = events[0].layer
+    assert layer.name == name
     assert len({e.layer.name for e in events if e.layer is not None}) == len(events)
-    _check_against_numpy(found, own_cache, measured(file, Need.INPUTS)[1])
+    _check_against_numpy(layer, own_cache, measured(file, Need.INPUTS)[1])
     monkeypatch.setattr(compare_covariances, "_pair", None)  # nothing is computed again
     (again,) = looks(Runner(), recipe, row)
-    assert again.matches == found.matches
-    assert np.array_equal(again.centred_TT, found.centred_TT)
+    assert again.matches == layer.matches
+    assert np.array_equal(again.centred_TT, layer.centred_TT)
 
 
 def looks(runner: Runner, recipe: Recipe, row: PlanRow) -> list[LayerCovariances]:
@@ -83,43 +85,45 @@ def looks(runner: Runner, recipe: Recipe, row: PlanRow) -> list[LayerCovariances
 
 
 def _check_against_numpy(
-    found: LayerCovariances, folder: Path, statistics: tuple[Statistics, ...]
+    layer: LayerCovariances, folder: Path, statistics: tuple[Statistics, ...]
 ) -> None:
     weights = [
-        load_file(folder / model / "model.safetensors")[found.name].double().numpy()
+        load_file(folder / model / "model.safetensors")[layer.name].double().numpy()
         for model in ("base", "two", "three")
     ]
     proxies = []
     inputs = []
-    for weight, own in zip(weights[1:], statistics, strict=True):
+    for weight, measurement in zip(weights[1:], statistics, strict=True):
         change = weight - weights[0]
         change -= change.mean(axis=0)
         proxies.append(change.T @ change / np.trace(change.T @ change))
-        centre = own.read(f"{found.name}.centre").double().numpy()
-        covariance = own.read(found.name).double().numpy() - np.outer(centre, centre)
+        centre = measurement.read(f"{layer.name}.centre").double().numpy()
+        covariance = measurement.read(layer.name).double().numpy() - np.outer(centre, centre)
         inputs.append(covariance / np.trace(covariance))
-    assert found.experts == ("two", "three")
+    assert layer.experts == ("two", "three")
     for t, (proxy, own_inputs) in enumerate(zip(proxies, inputs, strict=True)):
         values, vectors = np.linalg.eigh(own_inputs)
-        match = found.matches[t]
+        match = layer.matches[t]
         k = len(values) // 8
         norms = float(np.linalg.norm(proxy) * np.linalg.norm(own_inputs))
         assert match.cosine == pytest.approx(float((proxy * own_inputs).sum()) / norms, rel=1e-5)
         shared = np.linalg.norm(np.linalg.eigh(proxy)[1][:, -k:].T @ vectors[:, -k:]) ** 2 / k
         assert (match.overlap, match.chance) == pytest.approx((shared, k / len(values)), rel=1e-4)
-        assert match.centred == found.centred_TT[t, t]
-        assert match.others == found.centred_TT[t, 1 - t]
-        for other, others_inputs in enumerate(inputs):
+        assert match.centred == layer.centred_TT[t, t]
+        assert match.others == layer.centred_TT[t, 1 - t]
+        for partner, others_inputs in enumerate(inputs):
             flat = [m - np.eye(len(m)) * np.trace(m) / len(m) for m in (proxy, others_inputs)]
             product = (flat[0] * flat[1]).sum() / np.prod([np.linalg.norm(m) for m in flat])
-            assert found.centred_TT[t, other] == pytest.approx(float(product), rel=1e-4)
+            assert layer.centred_TT[t, partner] == pytest.approx(float(product), rel=1e-4)
 
 
 def test_bad_data_are_not_told_of_by_a_look_at_one_layer(tmp_path):
     file = bert_family(tmp_path)
     runner = Runner()
     recipe = load_recipe(file)
-    (plan,) = [each.plan for each in steps_of(PlanJob(recipe=recipe), runner) if each is not None]
+    (plan,) = [
+        event.plan for event in steps_of(PlanJob(recipe=recipe), runner) if event is not None
+    ]
     row = next(row for row in plan.rows if row.role == "query")
     (tmp_path / "two-inputs.csv").write_text("nothing,here\n")
     assert not looks(runner, recipe, row)

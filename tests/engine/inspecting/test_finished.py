@@ -45,9 +45,9 @@ def store(recipe: Recipe, tmp_path_factory) -> Path:
 def look(
     prepared: Prepared, ending: str, cache: InspectionCache, store: Path | None
 ) -> LayerSpectrum:
-    *_, found = spectrum(prepared, row_named(prepared, ending), CPU, cache, store)
-    assert isinstance(found, LayerSpectrum)
-    return found
+    *_, layer = spectrum(prepared, row_named(prepared, ending), CPU, cache, store)
+    assert isinstance(layer, LayerSpectrum)
+    return layer
 
 
 def one_matrix(folder: Path, shape: tuple[int, int], change: float = 0.1) -> Recipe:
@@ -62,12 +62,12 @@ def one_matrix(folder: Path, shape: tuple[int, int], change: float = 0.1) -> Rec
     return Recipe(base_model=files[0], models=models, parameters=HOMOGENEOUS)
 
 
-def assert_plotted_alike(shown: Array, exact: Array) -> None:
+def assert_plotted_alike(plotted: Array, exact: Array) -> None:
     """What counts of two spectra is alike, and as much of both counts."""
     counts = exact > NEGLIGIBLE * exact[0]
-    np.testing.assert_allclose(shown[counts], exact[counts], rtol=LIKE_A_PLOT)
-    assert not shown[~counts].any()
-    assert condition_number(shown) == pytest.approx(condition_number(exact), rel=LIKE_A_PLOT)
+    np.testing.assert_allclose(plotted[counts], exact[counts], rtol=LIKE_A_PLOT)
+    assert not plotted[~counts].any()
+    assert condition_number(plotted) == pytest.approx(condition_number(exact), rel=LIKE_A_PLOT)
 
 
 @pytest.mark.parametrize("shape", [(40, 24), (24, 40), (32, 32)])
@@ -76,16 +76,16 @@ def test_an_unrefined_merge_is_taken_from_its_store(
 ):
     prepared = prepare(one_matrix(tmp_path, shape))
     merged_tensors(prepared, tmp_path / "store", device="cpu")
-    found = look(prepared, MATRIX, cache, tmp_path / "store")
+    layer = look(prepared, MATRIX, cache, tmp_path / "store")
     assert cache.latest is None, "nothing was merged"
     deltas = np.stack(list(deltas_of(prepared, row_named(prepared, MATRIX)).values()))
     exact = singular_values(ace_oracle(deltas, **HOMOGENEOUS).merged)
-    assert_plotted_alike(found.merged, exact)
-    assert found.preliminary is not None
-    assert np.array_equal(found.preliminary, found.merged)
+    assert_plotted_alike(layer.merged, exact)
+    assert layer.preliminary is not None
+    assert np.array_equal(layer.preliminary, layer.merged)
     merged = look(prepared, MATRIX, cache, None)
     assert cache.latest is not None, "what the store said is not taken for the merge"
-    assert found.report == dataclasses.replace(
+    assert layer.report == dataclasses.replace(
         merged.report, delta_norm=pytest.approx(merged.report.delta_norm)
     )
 
@@ -93,12 +93,12 @@ def test_an_unrefined_merge_is_taken_from_its_store(
 def test_what_the_store_said_is_remembered(
     recipe: Recipe, store: Path, cache: InspectionCache, monkeypatch
 ):
-    found = look(prepare(recipe), UP, cache, store)
+    layer = look(prepare(recipe), UP, cache, store)
     monkeypatch.setattr("ace_gui.engine.inspecting.layer_spectra.finished_spectrum", None)
     again = look(prepare(recipe), UP, cache, store)
     assert cache.latest is None
-    assert np.array_equal(again.merged, found.merged)
-    assert again.report == found.report
+    assert np.array_equal(again.merged, layer.merged)
+    assert again.report == layer.report
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -109,24 +109,24 @@ def test_methods_without_a_preliminary_solution_have_none_here_either(
     prepared = prepare(recipe_of(models, merge_method="linear"))
     merged_tensors(prepared, tmp_path / "store", device="cpu")
     row = row_named(prepared, "h.1.mlp.c_fc.weight" if transposed else UP)
-    found = look(prepared, row.name, cache, tmp_path / "store")
+    layer = look(prepared, row.name, cache, tmp_path / "store")
     assert cache.latest is None
-    assert found.preliminary is None
+    assert layer.preliminary is None
     mean = np.mean(list(deltas_of(prepared, row).values()), axis=0)
-    assert_plotted_alike(found.merged, singular_values(mean))
+    assert_plotted_alike(layer.merged, singular_values(mean))
 
 
 def test_a_refined_merge_is_merged_again(recipe: Recipe, cache: InspectionCache, tmp_path):
     prepared = prepare(dataclasses.replace(recipe, parameters={**HOMOGENEOUS, "tau": 0.0}))
     merged_tensors(prepared, tmp_path / "store", device="cpu")
-    found = look(prepared, UP, cache, tmp_path / "store")
+    layer = look(prepared, UP, cache, tmp_path / "store")
     assert cache.latest is not None
-    assert found.preliminary is not None
-    assert not np.allclose(found.preliminary, found.merged)
+    assert layer.preliminary is not None
+    assert not np.allclose(layer.preliminary, layer.merged)
 
 
 @pytest.mark.parametrize(
-    "other",
+    "change",
     [
         {"parameters": {**HOMOGENEOUS, "epsilon": 1e-4}},
         {"parameters": {**HOMOGENEOUS, "tau": 8.0}},
@@ -139,21 +139,21 @@ def test_a_refined_merge_is_merged_again(recipe: Recipe, cache: InspectionCache,
     ids=str,
 )
 def test_what_a_store_cannot_know_is_merged_again(
-    recipe: Recipe, store: Path, cache: InspectionCache, other: object, tmp_path
+    recipe: Recipe, store: Path, cache: InspectionCache, change: object, tmp_path
 ):
-    if isinstance(other, dict):
-        recipe = dataclasses.replace(recipe, **other)
-    elif other == "from before a model changed":
+    if isinstance(change, dict):
+        recipe = dataclasses.replace(recipe, **change)
+    elif change == "from before a model changed":
         family = roberta_family(tmp_path / "models", experts=2)
         store = tmp_path / "store"
         recipe = recipe_of(family)
         merged_tensors(prepare(recipe), store, device="cpu")
         os.utime(family.experts["task1"] / "model.safetensors", ns=(1, 1))
     else:
-        if other == "unfinished":
-            (tmp_path / other).mkdir()
-            shutil.copy(store / "manifest.json", tmp_path / other)
-        store = tmp_path / other
+        if change == "unfinished":
+            (tmp_path / change).mkdir()
+            shutil.copy(store / "manifest.json", tmp_path / change)
+        store = tmp_path / change
     look(prepare(recipe), UP, cache, store)
     assert cache.latest is not None
 
@@ -162,7 +162,7 @@ def test_where_rounding_would_show_the_tensor_is_merged_again(cache: InspectionC
     recipe = one_matrix(tmp_path, (24, 40), change=0.001)
     rounded = prepare(dataclasses.replace(recipe, out_dtype="bfloat16"))
     merged_tensors(rounded, tmp_path / "store", device="cpu", as_output=True)
-    found = look(rounded, MATRIX, cache, tmp_path / "store")
+    layer = look(rounded, MATRIX, cache, tmp_path / "store")
     assert cache.latest is not None
-    whole = look(prepare(recipe), MATRIX, cache, None)
-    np.testing.assert_allclose(found.merged, whole.merged)
+    merged_again = look(prepare(recipe), MATRIX, cache, None)
+    np.testing.assert_allclose(layer.merged, merged_again.merged)

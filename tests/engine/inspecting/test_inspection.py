@@ -58,41 +58,41 @@ def said(prepared: Prepared, ending: str, cache: InspectionCache) -> list[object
 
 
 def look(prepared: Prepared, ending: str, cache: InspectionCache) -> LayerSpectrum:
-    found = said(prepared, ending, cache)[-1]
-    assert isinstance(found, LayerSpectrum)
-    return found
+    layer = said(prepared, ending, cache)[-1]
+    assert isinstance(layer, LayerSpectrum)
+    return layer
 
 
 def test_spectra_are_those_of_the_experts_and_of_the_oracle(
     prepared: Prepared, cache: InspectionCache
 ):
     row = row_named(prepared, UP)
-    found = look(prepared, UP, cache)
+    layer = look(prepared, UP, cache)
     deltas = deltas_of(prepared, row)
-    assert list(found.experts) == list(deltas)
+    assert list(layer.experts) == list(deltas)
     for name, delta in deltas.items():
-        np.testing.assert_allclose(found.experts[name], singular_values(delta), rtol=1e-5)
+        np.testing.assert_allclose(layer.experts[name], singular_values(delta), rtol=1e-5)
     oracle = ace_oracle(np.stack(list(deltas.values())), **ACE)
-    assert found.preliminary is not None
-    largest = found.merged[0]
-    for shown, exact in ((found.preliminary, oracle.preliminary), (found.merged, oracle.merged)):
-        np.testing.assert_allclose(shown, singular_values(exact), rtol=1e-4, atol=1e-6 * largest)
-    assert found.report.gamma == pytest.approx(oracle.gamma)
-    assert found.report.delta_norm == pytest.approx(np.linalg.norm(oracle.merged), rel=1e-5)
+    assert layer.preliminary is not None
+    largest = layer.merged[0]
+    for values, exact in ((layer.preliminary, oracle.preliminary), (layer.merged, oracle.merged)):
+        np.testing.assert_allclose(values, singular_values(exact), rtol=1e-4, atol=1e-6 * largest)
+    assert layer.report.gamma == pytest.approx(oracle.gamma)
+    assert layer.report.delta_norm == pytest.approx(np.linalg.norm(oracle.merged), rel=1e-5)
 
 
 def test_the_experts_come_first_where_the_merge_is_not_remembered(
     prepared: Prepared, cache: InspectionCache
 ):
-    first, whole = said(prepared, UP, cache)
+    first, last = said(prepared, UP, cache)
     assert isinstance(first, ExpertSpectra)
-    assert isinstance(whole, LayerSpectrum)
-    assert first.name == whole.name
-    assert first.experts == whole.experts
+    assert isinstance(last, LayerSpectrum)
+    assert first.name == last.name
+    assert first.experts == last.experts
     (again,) = said(prepared, UP, cache)
     assert isinstance(again, LayerSpectrum)
-    other = dataclasses.replace(prepared.plan.recipe, merge_method="linear", parameters={})
-    before, _ = said(prepare(other), UP, cache)
+    linear = dataclasses.replace(prepared.plan.recipe, merge_method="linear", parameters={})
+    before, _ = said(prepare(linear), UP, cache)
     assert isinstance(before, ExpertSpectra)
     for name, values in first.experts.items():
         assert np.array_equal(before.experts[name], values)
@@ -102,9 +102,9 @@ def test_a_transposed_matrix_is_looked_at_as_it_is_merged(tmp_path, cache: Inspe
     prepared = prepare(recipe_of(gpt2_family(tmp_path / "gpt2", experts=2), parameters=ACE))
     row = row_named(prepared, "h.0.mlp.c_fc.weight")
     oracle = ace_oracle(np.stack(list(deltas_of(prepared, row).values())), **ACE)
-    found = look(prepared, row.name, cache)
+    layer = look(prepared, row.name, cache)
     np.testing.assert_allclose(
-        found.merged, singular_values(oracle.merged), rtol=1e-4, atol=1e-6 * found.merged[0]
+        layer.merged, singular_values(oracle.merged), rtol=1e-4, atol=1e-6 * layer.merged[0]
     )
 
 
@@ -128,15 +128,15 @@ def test_two_looks_at_one_tensor_share_its_merge(
     prepared: Prepared, cache: InspectionCache, tmp_path
 ):
     look(prepared, UP, cache)
-    kept = cache.latest[1]
+    latest = cache.latest[1]
     row = row_named(prepared, UP)
     answer(subspaces(prepared, row, CPU, cache))
-    assert cache.latest[1] is kept
+    assert cache.latest[1] is latest
     fresh = answer(subspaces(prepared, row, CPU, InspectionCache(tmp_path / "other")))
     shared = answer(subspaces(prepared, row, CPU, cache))
     assert np.array_equal(shared.alignment, fresh.alignment)
     look(prepared, "layer.0.intermediate.dense.weight", cache)
-    assert cache.latest[1] is not kept
+    assert cache.latest[1] is not latest
 
 
 def test_an_expert_that_changes_on_disk_is_looked_at_again(tmp_path, cache: InspectionCache):
@@ -177,64 +177,66 @@ def test_a_vector_has_no_spectrum(prepared: Prepared, cache: InspectionCache):
 
 def test_subspaces_align_and_overlap_as_numpy_says(prepared: Prepared, cache: InspectionCache):
     row = row_named(prepared, UP)
-    found = answer(subspaces(prepared, row, CPU, cache))
+    spaces = answer(subspaces(prepared, row, CPU, cache))
     deltas = deltas_of(prepared, row)
-    assert found.rank == 2, "5 % of 32, rounded up"
+    assert spaces.rank == 2, "5 % of 32, rounded up"
     for a, first in enumerate(deltas.values()):
         for b, second in enumerate(deltas.values()):
-            left, _ = leading_vectors(first, 2)
+            left_vectors, _ = leading_vectors(first, 2)
             right, _ = leading_vectors(second, 2)
-            expected = np.linalg.norm(left.T @ right) ** 2 / 2
-            assert found.overlap[a, b] == pytest.approx(expected, abs=1e-6)
+            expected = np.linalg.norm(left_vectors.T @ right) ** 2 / 2
+            assert spaces.overlap[a, b] == pytest.approx(expected, abs=1e-6)
     oracle = ace_oracle(np.stack(list(deltas.values())), **ACE)
     before, after = (leading_vectors(m, 3) for m in (oracle.preliminary, oracle.merged))
-    assert found.alignment is not None
-    assert found.alignment_right is not None
-    for shown, side in ((found.alignment, 0), (found.alignment_right, 1)):
+    assert spaces.alignment is not None
+    assert spaces.alignment_right is not None
+    for cosines, side in ((spaces.alignment, 0), (spaces.alignment_right, 1)):
         expected = np.abs((before[side] * after[side]).sum(axis=0))
-        np.testing.assert_allclose(shown[:3], expected, atol=1e-4)
+        np.testing.assert_allclose(cosines[:3], expected, atol=1e-4)
     again = answer(subspaces(prepared, row, CPU, cache))
-    assert np.array_equal(again.overlap, found.overlap)
-    assert np.array_equal(again.alignment, found.alignment)
+    assert np.array_equal(again.overlap, spaces.overlap)
+    assert np.array_equal(again.alignment, spaces.alignment)
 
 
 def test_a_method_without_a_preliminary_solution_has_no_alignment(
     roberta: Family, cache: InspectionCache
 ):
     prepared = prepare(recipe_of(roberta, merge_method="linear"))
-    found = answer(subspaces(prepared, row_named(prepared, UP), CPU, cache))
-    assert found.alignment is None
-    assert found.overlap.shape == (3, 3)
+    spaces = answer(subspaces(prepared, row_named(prepared, UP), CPU, cache))
+    assert spaces.alignment is None
+    assert spaces.overlap.shape == (3, 3)
     assert look(prepared, UP, cache).preliminary is None
 
 
 def test_overlap_counts_the_directions_that_all_have():
     eye = torch.eye(6, dtype=torch.float64)
-    found, rank = overlap([eye[:, :3], eye[:, 1:3], eye[:, :0]])
+    overlaps, rank = overlap([eye[:, :3], eye[:, 1:3], eye[:, :0]])
     assert rank == 2
-    assert found[:2, :2].tolist() == [[1.0, 0.5], [0.5, 1.0]]
-    assert np.isnan(found[2]).all()
-    assert np.isnan(found[:, 2]).all()
+    assert overlaps[:2, :2].tolist() == [[1.0, 0.5], [0.5, 1.0]]
+    assert np.isnan(overlaps[2]).all()
+    assert np.isnan(overlaps[:, 2]).all()
 
 
 def test_distributions_are_numpys_histograms(prepared: Prepared, cache: InspectionCache):
     row = row_named(prepared, UP)
-    found = answer(distribution(prepared, row, cache))
-    np.testing.assert_array_equal(found.edges, -found.edges[::-1])
-    assert len(found.edges) == BINS + 1
+    histogram = answer(distribution(prepared, row, cache))
+    np.testing.assert_array_equal(histogram.edges, -histogram.edges[::-1])
+    assert len(histogram.edges) == BINS + 1
     for name, delta in deltas_of(prepared, row).items():
-        counts, _ = np.histogram(delta, found.edges)
-        assert np.abs(found.counts[name] - counts).sum() <= 2, "an entry on an edge at most"
-        assert found.counts[name].sum() + found.outside[name] == delta.size
-        assert found.means[name] == pytest.approx(delta.mean(), abs=1e-9)
-        assert found.deviations[name] == pytest.approx(delta.std())
+        counts, _ = np.histogram(delta, histogram.edges)
+        assert np.abs(histogram.counts[name] - counts).sum() <= 2, "an entry on an edge at most"
+        assert histogram.counts[name].sum() + histogram.outside[name] == delta.size
+        assert histogram.means[name] == pytest.approx(delta.mean(), abs=1e-9)
+        assert histogram.deviations[name] == pytest.approx(delta.std())
         fourth = (((delta - delta.mean()) / delta.std()) ** 4).mean()
-        assert found.excess[name] == pytest.approx(fourth - 3, rel=1e-5, abs=1e-5)
+        assert histogram.excess[name] == pytest.approx(fourth - 3, rel=1e-5, abs=1e-5)
     largest = max(np.abs(delta).max() for delta in deltas_of(prepared, row).values())
-    assert found.edges[-1] == pytest.approx(largest), "less than five deviations"
+    assert histogram.edges[-1] == pytest.approx(largest), "less than five deviations"
     again = answer(distribution(prepared, row, cache))
-    assert all(np.array_equal(again.counts[name], found.counts[name]) for name in found.counts)
-    assert again.outside == found.outside
+    assert all(
+        np.array_equal(again.counts[name], histogram.counts[name]) for name in histogram.counts
+    )
+    assert again.outside == histogram.outside
 
 
 def test_large_tensors_are_counted_in_parts(tmp_path, cache: InspectionCache):
@@ -250,10 +252,10 @@ def test_large_tensors_are_counted_in_parts(tmp_path, cache: InspectionCache):
     (row,) = prepared.plan.rows
     steps = list(distribution(prepared, row, cache))
     assert steps.count(None) == 4, "two passes over two parts"
-    found = steps[-1]
+    histogram = steps[-1]
     delta = deltas_of(prepared, row)["a"]
-    assert found.deviations["a"] == pytest.approx(delta.std())
-    assert found.outside["a"] == (np.abs(delta) > found.edges[-1]).sum()
+    assert histogram.deviations["a"] == pytest.approx(delta.std())
+    assert histogram.outside["a"] == (np.abs(delta) > histogram.edges[-1]).sum()
     (statistics,) = [item.statistics for item in analyse(prepared)]
     assert statistics.energies["a"] == pytest.approx((delta**2).sum())
 
@@ -264,21 +266,21 @@ def test_a_tensor_that_no_expert_changes_has_bins(tmp_path, cache: InspectionCac
         folder.mkdir()
         save_file({"layer.0.dense.weight": torch.ones(3, 4)}, folder / "model.safetensors")
     prepared = prepare(recipe_of(family))
-    found = answer(distribution(prepared, prepared.plan.rows[0], cache))
-    assert found.edges[-1] > 0
-    assert found.counts["a"].sum() == 12
-    assert np.isnan(found.excess["a"])
+    histogram = answer(distribution(prepared, prepared.plan.rows[0], cache))
+    assert histogram.edges[-1] > 0
+    assert histogram.counts["a"].sum() == 12
+    assert np.isnan(histogram.excess["a"])
 
 
 def test_the_analysis_has_cosines_of_the_task_vectors(prepared: Prepared):
     merged = [row for row in prepared.plan.rows if row.disposition == Disposition.MERGED]
-    found = {item.statistics.name: item.statistics for item in analyse(prepared)}
+    by_name = {item.statistics.name: item.statistics for item in analyse(prepared)}
     for row in merged:
         flat = np.stack([delta.ravel() for delta in deltas_of(prepared, row).values()])
         norms = np.linalg.norm(flat, axis=1)
         expected = flat @ flat.T / np.outer(norms, norms)
-        np.testing.assert_allclose(found[row.name].cosines, expected, atol=1e-12)
-        assert list(found[row.name].energies.values()) == pytest.approx(norms**2)
+        np.testing.assert_allclose(by_name[row.name].cosines, expected, atol=1e-12)
+        assert list(by_name[row.name].energies.values()) == pytest.approx(norms**2)
 
 
 def test_the_engine_answers_every_kind_of_look_with_plain_values(
@@ -293,11 +295,11 @@ def test_the_engine_answers_every_kind_of_look_with_plain_values(
         (SubspacesJob(recipe=recipe, row=row, device="cpu"), LayerSubspaces),
         (DistributionJob(recipe=recipe, row=row), LayerDistribution),
     ):
-        *before, found, end = safe_steps(job, runner)
+        *before, reply, end = safe_steps(job, runner)
         assert all(step is None or isinstance(step, ExpertSpectra) for step in before)
         assert isinstance(end, JobDone)
-        assert isinstance(found, kind)
-        assert pickle.loads(pickle.dumps(found)).name == row.name
+        assert isinstance(reply, kind)
+        assert pickle.loads(pickle.dumps(reply)).name == row.name
     assert list(tmp_path.rglob("*.safetensors"))
 
 

@@ -33,9 +33,9 @@ STAMP = FileStamp(path=Path("/models/a"), size=10, mtime_ns=5, inode=1, device=1
 def test_what_was_put_is_found_again(tmp_path):
     sigma = np.linspace(3, 0, 7)
     InspectionCache(tmp_path).put("key", {"sigma": sigma, "told": text_array("ΔW “ok”")})
-    found = InspectionCache(tmp_path).get("key")
-    assert np.array_equal(found["sigma"], sigma)
-    assert text_of(found["told"]) == "ΔW “ok”"
+    entry = InspectionCache(tmp_path).get("key")
+    assert np.array_equal(entry["sigma"], sigma)
+    assert text_of(entry["told"]) == "ΔW “ok”"
     assert InspectionCache(tmp_path).get("another") is None
 
 
@@ -43,9 +43,9 @@ def test_every_cut_of_an_entry_is_noticed(tmp_path):
     cache = InspectionCache(tmp_path)
     cache.put("key", {"sigma": np.arange(5.0)})
     file = tmp_path / "key.safetensors"
-    whole = file.read_bytes()
-    for end in range(0, len(whole) - 1, 7):
-        file.write_bytes(whole[:end])
+    contents = file.read_bytes()
+    for end in range(0, len(contents) - 1, 7):
+        file.write_bytes(contents[:end])
         assert cache.get("key") is None
 
 
@@ -54,11 +54,11 @@ def test_a_damaged_entry_is_computed_anew(damage: str, tmp_path, caplog):
     cache = InspectionCache(tmp_path)
     cache.put("key", {"sigma": np.arange(50.0)})
     ANY_FILE[damage](tmp_path / "key.safetensors")
-    found = cache.get("key")
+    entry = cache.get("key")
     if damage in {"last bit", "longer"}:  # behind the end of a zip: nothing of the entry
-        assert found is None or np.array_equal(found["sigma"], np.arange(50.0))
+        assert entry is None or np.array_equal(entry["sigma"], np.arange(50.0))
     else:
-        assert found is None
+        assert entry is None
         assert ("computed again" in caplog.text) == (tmp_path / "key.safetensors").exists()
     cache.put("key", {"sigma": np.ones(2)})
     assert (cache.get("key") is None) == (damage == "folder")
@@ -133,7 +133,7 @@ def test_nothing_half_written_is_left_behind(tmp_path, monkeypatch):
 def test_the_key_says_everything_that_matters():
     key = cache_key("spectrum", ROW, (STAMP,))
     assert key == cache_key("spectrum", ROW, (STAMP,))
-    others = {
+    other_keys = {
         cache_key("overlap", ROW, (STAMP,)),
         cache_key("spectrum", dataclasses.replace(ROW, name="layer.1"), (STAMP,)),
         cache_key("spectrum", dataclasses.replace(ROW, transposed=True), (STAMP,)),
@@ -143,6 +143,6 @@ def test_the_key_says_everything_that_matters():
         cache_key("spectrum", ROW, (STAMP, STAMP)),
         cache_key("spectrum", ROW, ()),
     }
-    assert len(others | {key}) == 9
+    assert len(other_keys | {key}) == 9
     averaged = dataclasses.replace(ROW, disposition=Disposition.AVERAGED, reason="chosen so")
     assert cache_key("spectrum", averaged, (STAMP,)) == key, "what becomes of it does not matter"

@@ -65,8 +65,8 @@ def test_the_combination_is_that_of_numpy(seed: int, count: int, collinear: int)
     products = products_of(columns, merged)
     fitted = products.fitted()
     np.testing.assert_allclose(fitted, exact, rtol=1e-6, atol=1e-9)
-    left = np.linalg.norm(merged - np.stack(columns).T @ exact) / np.linalg.norm(merged)
-    assert products.left_over(fitted) == pytest.approx(left, rel=1e-6, abs=1e-6)
+    unexplained = np.linalg.norm(merged - np.stack(columns).T @ exact) / np.linalg.norm(merged)
+    assert products.left_over(fitted) == pytest.approx(unexplained, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -106,8 +106,8 @@ def test_layers_and_all_matrices_are_those_of_numpy(dtype: torch.dtype, tmp_path
         exact, *_ = np.linalg.lstsq(stack, merged)
         layer = layers[keys[0]]
         assert layer.coefficients == pytest.approx(exact, rel=1e-9)
-        rest = np.linalg.norm(merged - stack @ exact) / np.linalg.norm(merged)
-        assert layer.left_over == pytest.approx(rest, rel=1e-9)
+        unexplained = np.linalg.norm(merged - stack @ exact) / np.linalg.norm(merged)
+        assert layer.left_over == pytest.approx(unexplained, rel=1e-9)
     stack = np.stack([changes(n, matrices) for n in "abc"]).T
     merged = changes("merged", matrices)
     exact, *_ = np.linalg.lstsq(stack, merged)
@@ -258,8 +258,8 @@ def forgotten(folders: Folders) -> Path:
     """One block keeps the base's weights."""
     tensors = folders.tensors(folders.merged_adapters("whole", lora=1.0).name)
     base = folders.tensors("base")
-    kept = {key: base[key] for key in base if ".layers.2." in key}
-    return folders.written("forgotten", {**tensors, **kept})
+    base_layer = {key: base[key] for key in base if ".layers.2." in key}
+    return folders.written("forgotten", {**tensors, **base_layer})
 
 
 def test_a_forgotten_block_is_named(folders: Folders):
@@ -285,8 +285,8 @@ def test_swapped_experts_are_seen(folders: Folders):
 
 def test_another_base_is_seen(folders: Folders, tmp_path):
     torch.manual_seed(77)
-    other = llama(tie_word_embeddings=folders.tied, num_hidden_layers=4)
-    other.to(folders.dtype).save_pretrained(tmp_path / "other")
+    other_base = llama(tie_word_embeddings=folders.tied, num_hidden_layers=4)
+    other_base.to(folders.dtype).save_pretrained(tmp_path / "other")
     merged = folders.merged_adapters("on-its-base", lora=1.0)
     contents = ace_gui.verify(tmp_path / "other", [folders.path / "lora"], merged)
     assert contents.left_over > 0.9
@@ -417,8 +417,8 @@ def test_the_command(folders: Folders, tmp_path):
     assert len(lines) < 24
     assert "model.layers.2.mlp.up_proj.weight" in ended.stdout
     assert "model.layers.1.mlp.up_proj.weight" not in ended.stdout
-    found = json.loads((tmp_path / "f.json").read_text())
-    assert found["experts"][0]["model"] == "lora"
-    assert set(found["layers"][0]) >= {"name", "coefficients", "left_over"}
-    assert set(found["layers"][0]["coefficients"]) == {"lora"}
+    report = json.loads((tmp_path / "f.json").read_text())
+    assert report["experts"][0]["model"] == "lora"
+    assert set(report["layers"][0]) >= {"name", "coefficients", "left_over"}
+    assert set(report["layers"][0]["coefficients"]) == {"lora"}
     assert command("verify", folders.base, folders.path / "lora").returncode == 2

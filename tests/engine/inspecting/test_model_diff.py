@@ -50,22 +50,24 @@ def test_every_tensor_block_and_role(tmp_path, dtype: torch.dtype):
     second = {name: value.to(dtype).contiguous() for name, value in second.items()}
     save_model(tmp_path / "second", second, shards=2)
     first = load_file(family.base / "model.safetensors")
-    found = ace_gui.diff(family.base, tmp_path / "second")
+    diff = ace_gui.diff(family.base, tmp_path / "second")
     *_, last = steps_of(DiffJob(first=family.base, second=tmp_path / "second"), None)
-    assert last == found
-    assert {tensor.name for tensor in found.tensors} <= set(first)
-    assert len(found.tensors) > 10
+    assert last == diff
+    assert {tensor.name for tensor in diff.tensors} <= set(first)
+    assert len(diff.tensors) > 10
     squares: dict[tuple[str, object], list[tuple[float, float]]] = {}
-    for row in found.tensors:
+    for row in diff.tensors:
         norm, change = oracle(first[row.name], second[row.second_name])
         assert (row.norm, row.change) == pytest.approx((norm, change), rel=1e-12)
         for key in (("role", row.role), ("block", str(row.block))):
             squares.setdefault(key, []).append((norm, change))
-    for kind, groups in (("role", found.by_role), ("block", found.by_block)):
+    for kind, groups in (("role", diff.by_role), ("block", diff.by_block)):
         for group in groups:
-            own = squares[kind, "None" if group.name == "outside" else group.name]
-            assert group.change == pytest.approx(math.hypot(*(one[1] for one in own)), rel=1e-12)
-            assert group.tensors == len(own)
+            pairs = squares[kind, "None" if group.name == "outside" else group.name]
+            assert group.change == pytest.approx(
+                math.hypot(*(pair[1] for pair in pairs)), rel=1e-12
+            )
+            assert group.tensors == len(pairs)
 
 
 def test_parts_add_up(tmp_path):
@@ -75,8 +77,8 @@ def test_parts_add_up(tmp_path):
     second = torch.randn(1100, 1000)
     for name, value in (("a", first), ("b", second)):
         save_model(tmp_path / name, {"layer.0.weight": value})
-    [each] = ace_gui.diff(tmp_path / "a", tmp_path / "b").tensors
-    assert (each.norm, each.change) == pytest.approx(oracle(first, second), rel=1e-12)
+    [tensor] = ace_gui.diff(tmp_path / "a", tmp_path / "b").tensors
+    assert (tensor.norm, tensor.change) == pytest.approx(oracle(first, second), rel=1e-12)
 
 
 def test_what_only_one_has_is_named(tmp_path):
@@ -89,12 +91,12 @@ def test_what_only_one_has_is_named(tmp_path):
     second["reshaped.weight"] = torch.ones(3, 2)
     for name, tensors in (("a", first), ("b", second)):
         save_model(tmp_path / name, tensors)
-    found = ace_gui.diff(tmp_path / "a", tmp_path / "b")
-    relative = {tensor.name: tensor.relative for tensor in found.tensors}
+    diff = ace_gui.diff(tmp_path / "a", tmp_path / "b")
+    relative = {tensor.name: tensor.relative for tensor in diff.tensors}
     assert relative == {"same.weight": 0.0, "zero.weight": None, "broken.weight": None}
-    assert found.missing == ("gone.weight",)
-    assert found.extra == ("new.weight",)
-    assert found.other_shape == (("reshaped.weight", (2, 3), (3, 2)),)
+    assert diff.missing == ("gone.weight",)
+    assert diff.extra == ("new.weight",)
+    assert diff.other_shape == (("reshaped.weight", (2, 3), (3, 2)),)
 
 
 def test_a_tied_head_is_compared_with_the_embedding(tmp_path):
@@ -106,11 +108,11 @@ def test_a_tied_head_is_compared_with_the_embedding(tmp_path):
     embedding = load_file(tmp_path / "tied" / "model.safetensors")["transformer.wte.weight"]
     head = load_file(tmp_path / "untied" / "model.safetensors")["lm_head.weight"]
     for first, second in (("tied", "untied"), ("untied", "tied")):
-        found = ace_gui.diff(tmp_path / first, tmp_path / second)
-        assert not found.missing
-        assert not found.extra
-        [own] = [tensor for tensor in found.tensors if tensor.name == "lm_head.weight"]
-        assert own.change == pytest.approx(oracle(embedding, head)[1], rel=1e-12)
+        diff = ace_gui.diff(tmp_path / first, tmp_path / second)
+        assert not diff.missing
+        assert not diff.extra
+        [row] = [tensor for tensor in diff.tensors if tensor.name == "lm_head.weight"]
+        assert row.change == pytest.approx(oracle(embedding, head)[1], rel=1e-12)
 
 
 def test_pickles_need_consent_and_models_must_be_there(own_cache):
@@ -132,9 +134,9 @@ def test_pickles_need_consent_and_models_must_be_there(own_cache):
 def test_a_frame_has_one_line_per_tensor(tmp_path):
     pytest.importorskip("pandas")
     save_model(tmp_path / "a", small_tensors(3))
-    found = ace_gui.diff(tmp_path / "a", tmp_path / "a")
-    assert found.to_frame()["relative"].tolist() == [0.0] * 3
-    assert repr(found) == "<ModelDiff: 0 of 3 tensors changed, 0 of the first's norm>"
+    diff = ace_gui.diff(tmp_path / "a", tmp_path / "a")
+    assert diff.to_frame()["relative"].tolist() == [0.0] * 3
+    assert repr(diff) == "<ModelDiff: 0 of 3 tensors changed, 0 of the first's norm>"
 
 
 UP = "layer.1.intermediate.dense.weight"
@@ -161,26 +163,30 @@ def test_one_matrix_with_its_spectra(
     roberta: Family, prepared: Prepared, stores: tuple[Path, Path]
 ):
     row = row_named(prepared, UP)
-    (found,) = answers(*stores, row)
+    (comparison,) = answers(*stores, row)
     base, *ours = (
         tensor(folder, row.name).astype(np.float64)
         for folder in (roberta.base, *(store / MODEL for store in stores))
     )
     first, second = (weight - base for weight in ours)
-    norms = [np.linalg.norm(each) for each in (first, second, first - second)]
-    assert found.name == row.name
-    assert (found.first_norm, found.second_norm, found.difference_norm) == pytest.approx(norms)
-    assert found.cosine == pytest.approx((first * second).sum() / norms[0] / norms[1])
-    for shown, change in ((found.first, first), (found.second, second)):
-        np.testing.assert_allclose(shown, singular_values(change), rtol=1e-4, atol=1e-9)
+    norms = [np.linalg.norm(matrix) for matrix in (first, second, first - second)]
+    assert comparison.name == row.name
+    assert (
+        comparison.first_norm,
+        comparison.second_norm,
+        comparison.difference_norm,
+    ) == pytest.approx(norms)
+    assert comparison.cosine == pytest.approx((first * second).sum() / norms[0] / norms[1])
+    for values, change in ((comparison.first, first), (comparison.second, second)):
+        np.testing.assert_allclose(values, singular_values(change), rtol=1e-4, atol=1e-9)
 
 
 def test_every_tensor_that_is_combined(prepared: Prepared, stores: tuple[Path, Path]):
-    found = answers(*stores)
+    comparisons = answers(*stores)
     combined = [row.name for row in prepared.plan.rows if row.disposition in COMBINED]
-    assert [each.name for each in found] == combined
-    assert all(each.first is None for each in found)
-    by_name = {each.name: each for each in found}
+    assert [comparison.name for comparison in comparisons] == combined
+    assert all(comparison.first is None for comparison in comparisons)
+    by_name = {comparison.name: comparison for comparison in comparisons}
     for row in prepared.plan.rows:
         if row.name in by_name and len(row.shape) == 1:
             assert by_name[row.name].difference_norm == 0, "both average vectors"
@@ -196,13 +202,13 @@ def test_a_part_of_a_fused_tensor_is_compared_alone(tmp_path):
     row = row_named(split, "h.1.attn.c_attn.weight[key]")
     first = merged(split, tmp_path / "ace")
     second = merged(prepare(dataclasses.replace(recipe, merge_method="linear")), tmp_path / "mean")
-    (found,) = answers(first, second, row)
+    (comparison,) = answers(first, second, row)
     key = slice(row.shape[0], 2 * row.shape[0])
     base, ours = (tensor(folder, row.tensor)[:, key] for folder in (family.base, first / MODEL))
     change = (ours - base).astype(np.float64)
-    assert found.first_norm == pytest.approx(np.linalg.norm(change))
-    assert found.first is not None
-    np.testing.assert_allclose(found.first, singular_values(change), rtol=1e-4, atol=1e-6)
+    assert comparison.first_norm == pytest.approx(np.linalg.norm(change))
+    assert comparison.first is not None
+    np.testing.assert_allclose(comparison.first, singular_values(change), rtol=1e-4, atol=1e-6)
     names = {answer.name for answer in answers(first, second)}
     assert {f"{row.tensor}[{part}]" for part in ("query", "key", "value")} <= names
 
@@ -211,15 +217,17 @@ def test_a_tensor_that_one_merge_left_alone_has_no_cosine(
     prepared: Prepared, stores: tuple[Path, Path], tmp_path
 ):
     recipe = dataclasses.replace(prepared.plan.recipe, scope="authors-roberta")
-    kept = merged(prepare(recipe), tmp_path / "kept")
-    vectors = [answer for answer in answers(stores[0], kept) if answer.name.endswith("dense.bias")]
+    untouched = merged(prepare(recipe), tmp_path / "kept")
+    vectors = [
+        answer for answer in answers(stores[0], untouched) if answer.name.endswith("dense.bias")
+    ]
     assert vectors
     assert all(vector.second_norm == 0 and math.isnan(vector.cosine) for vector in vectors)
 
 
 def test_merges_of_different_bases_are_not_compared(stores: tuple[Path, Path], tmp_path):
-    other = roberta_family(tmp_path / "other", experts=2, seed=1)
-    theirs = merged(prepare(recipe_of(other)), tmp_path / "theirs")
+    other_family = roberta_family(tmp_path / "other", experts=2, seed=1)
+    theirs = merged(prepare(recipe_of(other_family)), tmp_path / "theirs")
     with pytest.raises(MismatchError, match="compare merges of one base"):
         answers(stores[0], theirs)
 

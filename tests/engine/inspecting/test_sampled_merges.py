@@ -61,19 +61,19 @@ def test_where_time_suffices_they_are_all_there_and_just_as_the_merge_reports_th
     of_matrices = sum(work[row.name] for row in matrices(prepared.plan))
     assert sum(event.share for event in times) == pytest.approx(of_matrices / sum(work.values()))
     assert all(event.seconds > 0 for event in times)
-    found = {event.name: event for event in events if isinstance(event, LayerReport)}
+    sample_reports = {event.name: event for event in events if isinstance(event, LayerReport)}
     again = [event for event in sampled(prepared, CPU, cache) if isinstance(event, MatrixTimed)]
     assert again == times, "remembered"
-    assert found.keys() == {row.name for row in matrices(prepared.plan)}
+    assert sample_reports.keys() == {row.name for row in matrices(prepared.plan)}
     variant = Variant(recipe=prepared.plan.recipe, store=tmp_path / "store")
     (merged,) = (event for event in compare([variant], "cpu") if isinstance(event, MethodCompared))
     reports = {report.name: report for report in merged.reports}
-    for name, report in found.items():
+    for name, report in sample_reports.items():
         assert report.delta_norm == pytest.approx(reports[name].delta_norm, rel=1e-5)
         capped = reports[name].cap_factor
         assert report.cap_factor == (capped and pytest.approx(capped, rel=1e-5))
     statistics = {event.statistics.name: event.statistics for event in analyse(prepared)}
-    before = forecast(prepared.plan, statistics, found)
+    before = forecast(prepared.plan, statistics, sample_reports)
     after = forecast(prepared.plan, statistics, reports)
     assert before.exact
     assert before.sentence == after.sentence
@@ -94,9 +94,9 @@ def test_no_time_no_samples_but_what_is_remembered_costs_none(
 
 def test_one_of_each_role_and_shape_comes_first_and_the_least_work_before_more(recipe: Recipe):
     prepared = prepare(recipe)
-    whole = list(matrices(prepared.plan))
-    work = {row.tensor: assumed_seconds(row, prepared) for row in whole}
-    rows = in_order(whole, work)
+    all_rows = list(matrices(prepared.plan))
+    work = {row.tensor: assumed_seconds(row, prepared) for row in all_rows}
+    rows = in_order(all_rows, work)
     kinds = {(row.role, row.shape) for row in rows}
     first = rows[: len(kinds)]
     assert {(row.role, row.shape) for row in first} == kinds

@@ -49,8 +49,8 @@ def test_halves_share_nothing_and_leave_nothing_out(recipe: Path):
 
     def rows(half: Half | None, limit: int | None = None) -> list[str]:
         data = Task(data=recipe.parent / "one.csv", limit=limit)
-        found = result_of(read_task(data, config, seed=0, half=half))
-        return [example.row for example in found.examples]
+        task = result_of(read_task(data, config, seed=0, half=half))
+        return [example.row for example in task.examples]
 
     first = rows(Half.SEARCHED)
     second = rows(Half.REPORTED)
@@ -65,29 +65,29 @@ def test_halves_share_nothing_and_leave_nothing_out(recipe: Path):
 
 def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path):
     points: list[TunePoint] = []
-    found = ace_gui.tune(recipe, {"scaling": (0.0, 1.2)}, merges=4, device="cpu",
-                         progress=lambda each: points.append(each))  # fmt: skip
-    assert points[:4] == list(found.result.points)
-    values = [point.parameters["scaling"] for point in found.result.points]
+    tuned = ace_gui.tune(recipe, {"scaling": (0.0, 1.2)}, merges=4, device="cpu",
+                         progress=lambda point: points.append(point))  # fmt: skip
+    assert points[:4] == list(tuned.result.points)
+    values = [point.parameters["scaling"] for point in tuned.result.points]
     assert values == pytest.approx([0.0, 0.3, 0.8, 1.2])  # 0.3: the default
-    scores = [point.score for point in found.result.points]
+    scores = [point.score for point in tuned.result.points]
     assert len(set(scores)) > 1
-    assert found.result.best.score == max(scores)
-    assert found.recipe.parameters == found.result.best.parameters
+    assert tuned.result.best.score == max(scores)
+    assert tuned.recipe.parameters == tuned.result.best.parameters
     # By hand: the chosen merge, and each half.
-    ace_gui.merge(found.recipe, tmp_path / "chosen", device="cpu")
+    ace_gui.merge(tuned.recipe, tmp_path / "chosen", device="cpu")
     prepared = prepare(load_recipe(recipe))
-    for half, reported in ((Half.REPORTED, found.result.scores), (Half.SEARCHED, None)):
+    for half, reported in ((Half.REPORTED, tuned.result.scores), (Half.SEARCHED, None)):
         *_, last = evaluate(
             Models(prepared.models, (tmp_path / "chosen",)), prepared.plan.recipe.tasks,
             device="cpu", half=half,
         )  # fmt: skip
-        own = [score for score in last.scores if score.model == str(tmp_path / "chosen")]
+        chosen = [score for score in last.scores if score.model == str(tmp_path / "chosen")]
         if reported is not None:
-            assert [each.score for each in reported] == [each.score for each in own]
+            assert [score.score for score in reported] == [score.score for score in chosen]
         else:
-            mean = np.mean([each.normalised for each in own])
-            assert found.result.best.score == pytest.approx(mean)
+            mean = np.mean([score.normalised for score in chosen])
+            assert tuned.result.best.score == pytest.approx(mean)
 
 
 @pytest.mark.parametrize(("score", "chosen"), [(0.50001, 0.3), (0.501, 0.9)])
@@ -107,21 +107,21 @@ def test_the_tuned_recipe_has_the_values_that_followed_from_the_base(recipe: Pat
     content["overrides"] = [{"tensors": ["*.0.*"], "merge_method": "ace"}]
     file = recipe.with_name("ace.yaml")
     file.write_text(json.dumps(content))
-    given = load_recipe(file)
-    found = ace_gui.tune(file, {"scaling": (0.5, 1.0)}, merges=2, limit=8, device="cpu")
-    assert found.recipe.parameters == {"epsilon": 1e-5, **found.result.best.parameters}
-    assert replace(found.recipe, parameters={}) == given
+    original = load_recipe(file)
+    tuned = ace_gui.tune(file, {"scaling": (0.5, 1.0)}, merges=2, limit=8, device="cpu")
+    assert tuned.recipe.parameters == {"epsilon": 1e-5, **tuned.result.best.parameters}
+    assert replace(tuned.recipe, parameters={}) == original
     out = tmp_path / "tuned.yaml"
-    out.write_text(_tuned_recipe(found.result, out))
-    assert load_recipe(out).parameters == found.recipe.parameters
+    out.write_text(_tuned_recipe(tuned.result, out))
+    assert load_recipe(out).parameters == tuned.recipe.parameters
 
 
 def test_models_are_described_once(recipe: Path, monkeypatch):
     opened: list[Recipe] = []
 
-    def counted(given: Recipe) -> Steps[Any]:
-        opened.append(given)
-        return open_recipe(given)
+    def counted(opened_recipe: Recipe) -> Steps[Any]:
+        opened.append(opened_recipe)
+        return open_recipe(opened_recipe)
 
     monkeypatch.setattr("ace_gui.engine.planning.prepare.open_recipe", counted)
     ace_gui.tune(recipe, {"scaling": (0.5, 1.0)}, merges=2, limit=8, device="cpu")
@@ -130,8 +130,8 @@ def test_models_are_described_once(recipe: Path, monkeypatch):
 
 @pytest.mark.parametrize("value", [1.0, 0.3])
 def test_a_range_may_be_one_value(recipe: Path, value: float):
-    found = ace_gui.tune(recipe, {"scaling": (value, value)}, merges=2, limit=20, device="cpu")
-    assert found.recipe.parameters["scaling"] == value
+    tuned = ace_gui.tune(recipe, {"scaling": (value, value)}, merges=2, limit=20, device="cpu")
+    assert tuned.recipe.parameters["scaling"] == value
 
 
 def test_several_parameters_are_proposed_and_always_the_same(recipe: Path):
@@ -144,8 +144,11 @@ def test_several_parameters_are_proposed_and_always_the_same(recipe: Path):
     )
     tried = [point.parameters for point in first.result.points]
     assert tried == [point.parameters for point in again.result.points]
-    assert all(0.1 <= each["density"] <= 0.9 and 0.2 <= each["scaling"] <= 2 for each in tried)
-    assert len({tuple(each.values()) for each in tried}) == 4
+    assert all(
+        0.1 <= parameters["density"] <= 0.9 and 0.2 <= parameters["scaling"] <= 2
+        for parameters in tried
+    )
+    assert len({tuple(parameters.values()) for parameters in tried}) == 4
 
 
 def test_what_cannot_be_tuned(recipe: Path):
@@ -164,9 +167,9 @@ def test_what_cannot_be_tuned(recipe: Path):
     with pytest.raises(RecipeError, match="twice") as caught:
         next(tune(load_recipe(recipe), twice, device="cpu"))
     assert caught.value.key == "scaling"
-    for given in ({"parameter": "scaling"}, {"values": [1.0]}, {"values": 1.0}):
+    for arguments in ({"parameter": "scaling"}, {"values": [1.0]}, {"values": 1.0}):
         with pytest.raises(RecipeError, match="go together"):
-            ace_gui.compare(recipe, device="cpu", **given)
+            ace_gui.compare(recipe, device="cpu", **arguments)
 
 
 def test_the_command_writes_a_recipe_that_says_how_it_was_made(recipe: Path):
@@ -223,8 +226,8 @@ def test_the_disk_that_is_written_to_is_the_one_that_counts(
 
 
 def test_one_method_and_one_folder_may_be_named_alone(recipe: Path):
-    found = ace_gui.compare(recipe, methods="linear", device="cpu")
-    assert [row.variant.recipe.merge_method for row in found.rows] == ["linear"]
+    comparison = ace_gui.compare(recipe, methods="linear", device="cpu")
+    assert [row.variant.recipe.merge_method for row in comparison.rows] == ["linear"]
     for model in (str(recipe.parent / "one"), recipe.parent / "one"):
-        found = ace_gui.evaluate(recipe, model, limit=10, device="cpu")
-        assert str(model) in {score.model for score in found.scores}
+        evaluation = ace_gui.evaluate(recipe, model, limit=10, device="cpu")
+        assert str(model) in {score.model for score in evaluation.scores}

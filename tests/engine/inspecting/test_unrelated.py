@@ -59,24 +59,24 @@ def test_fine_tunes_are_no_news(tmp_path):
         "Estimated from a block of each of 40 of 40 matrices: ‖ΔW‖ is from 2 % to 6 % of ‖W‖"
     )
     same = {name: tensor.clone() for name, tensor in random(0).items()}
-    one = {**same, "layers.20.fc.weight": tuned(3)["layers.20.fc.weight"]}
-    [check] = distance_checks(prepare(recipe(tmp_path, a=same, b=one, c=tuned(4))))
+    partly_tuned = {**same, "layers.20.fc.weight": tuned(3)["layers.20.fc.weight"]}
+    [check] = distance_checks(prepare(recipe(tmp_path, a=same, b=partly_tuned, c=tuned(4))))
     assert check.verdict is CheckVerdict.OK
 
 
 @pytest.mark.parametrize(
-    ("other", "sentence"),
+    ("stranger", "sentence"),
     [
         (lambda: random(9), "1.4 times the base's norm"),
         (lambda: {name: 0.01 * tensor for name, tensor in random(9).items()}, "another base"),
         (lambda: tuned(9, 0.2), "the median expert's"),
     ],
 )
-def test_a_stranger_is_named(tmp_path, other: Callable[[], dict[str, Tensor]], sentence: str):
-    experts = {"a": tuned(1), "b": tuned(2), "other": other()}
-    [found] = warnings_of(prepare(recipe(tmp_path, **experts)))
-    assert found.subject == "other"
-    assert sentence in found.sentence
+def test_a_stranger_is_named(tmp_path, stranger: Callable[[], dict[str, Tensor]], sentence: str):
+    experts = {"a": tuned(1), "b": tuned(2), "other": stranger()}
+    [warning] = warnings_of(prepare(recipe(tmp_path, **experts)))
+    assert warning.subject == "other"
+    assert sentence in warning.sentence
 
 
 def only(seed: int, size: float, where: Callable[[Tensor], slice]) -> dict[str, Tensor]:
@@ -99,7 +99,7 @@ def one_matrix(seed: int, size: float) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("block", [32, 1 << 14])
 @pytest.mark.parametrize(
-    "other",
+    "stranger",
     [
         lambda: tuned(9),
         lambda: tuned(9, 0.4),
@@ -112,10 +112,10 @@ def one_matrix(seed: int, size: float) -> dict[str, Tensor]:
     ],
 )
 def test_what_is_said_before_a_merge_is_what_the_window_says_of_all_tensors(
-    tmp_path, monkeypatch, other, block
+    tmp_path, monkeypatch, stranger, block
 ):
     monkeypatch.setattr(surveying, "BLOCK", block)
-    prepared = prepare(recipe(tmp_path, a=tuned(1), b=tuned(2), other=other()))
+    prepared = prepare(recipe(tmp_path, a=tuned(1), b=tuned(2), other=stranger()))
     warnings = warnings_of(prepared)
     statistics = {event.statistics.name: event.statistics for event in analyse(prepared)}
     checks = fit_checks(plan_changes(prepared.plan, statistics))
@@ -126,9 +126,9 @@ def test_what_is_said_before_a_merge_is_what_the_window_says_of_all_tensors(
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 2.0])
 def test_weights_change_nothing_in_the_distance(tmp_path, weight):
-    known = recipe(tmp_path, a=tuned(1), b=tuned(2), other=random(9))
-    entries = (*known.models[:2], replace(known.models[2], weight=weight))
-    prepared = prepare(replace(known, models=entries))
+    unweighted = recipe(tmp_path, a=tuned(1), b=tuned(2), other=random(9))
+    entries = (*unweighted.models[:2], replace(unweighted.models[2], weight=weight))
+    prepared = prepare(replace(unweighted, models=entries))
     statistics = {event.statistics.name: event.statistics for event in analyse(prepared)}
     checks = fit_checks(plan_changes(prepared.plan, statistics))
     warnings = warnings_of(prepared)
@@ -137,10 +137,10 @@ def test_weights_change_nothing_in_the_distance(tmp_path, weight):
 
 
 def test_a_nan_is_left_to_the_merge(tmp_path):
-    other = random(9)
-    other["layers.0.fc.weight"][:] = torch.nan
-    [found] = warnings_of(prepare(recipe(tmp_path, a=tuned(1), other=other)))
-    assert found.subject == "other"
+    stranger = random(9)
+    stranger["layers.0.fc.weight"][:] = torch.nan
+    [warning] = warnings_of(prepare(recipe(tmp_path, a=tuned(1), other=stranger)))
+    assert warning.subject == "other"
 
 
 def test_every_command_says_it(own_cache):
@@ -160,19 +160,19 @@ def test_every_command_says_it(own_cache):
 
 @pytest.mark.parametrize("output", ["model", "adapter"])
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("stranger", "said"),
     [
         (lambda: random(9), "Distance from the base, other: Its task vector has 1.4 times"),
         (lambda: one_matrix(9, 30.0), "Estimated from a block of each of 40 of 80 matrices: ‖"),
     ],
 )
-def test_the_card_says_what_was_found_and_from_what(own_cache, monkeypatch, output, other, said):
+def test_the_card_says_what_was_found_and_from_what(own_cache, monkeypatch, output, stranger, said):
     """A sample can miss the matrix in which an expert is far away, and then it says so."""
     for number in range(40, 80):
         monkeypatch.setitem(SHAPES, f"layers.{number}.fc.weight", (24, 16))
-    known = recipe(own_cache, a=tuned(1), other=other())
+    stranger_recipe = recipe(own_cache, a=tuned(1), other=stranger())
     file = own_cache / "recipe.yaml"
-    file.write_text(dump_recipe(known, own_cache))
+    file.write_text(dump_recipe(stranger_recipe, own_cache))
     kind = ["--as", "adapter", "--rank", "2"] if output == "adapter" else []
     options = [*kind, "--out", str(own_cache / "out"), "--json", str(own_cache / "out.json")]
     done = CliRunner().invoke(app, ["merge", str(file), *options])
@@ -194,8 +194,8 @@ def test_another_library_means_another_merge(tmp_path, monkeypatch):
     folder = staging_folder(tmp_path / "out")
     stopped_merge(prepared, folder, device="cpu")
     for name in ("torch", "numpy", "safetensors", "transformers"):
-        other = {**manifest.library_versions(), name: "0.0.1"}
-        monkeypatch.setattr(manifest, "library_versions", lambda other=other: other)
+        versions = {**manifest.library_versions(), name: "0.0.1"}
+        monkeypatch.setattr(manifest, "library_versions", lambda versions=versions: versions)
         with pytest.raises(ResumeError, match=rf"{name} 0\.0\.1 \(was "):
             list(merge(prepared, folder, device="cpu", resume=True))
         monkeypatch.undo()

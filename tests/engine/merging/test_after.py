@@ -62,16 +62,18 @@ def changes(family: Family, merged: dict[str, Tensor], row: PlanRow) -> tuple[np
     base = load_base(family)
     experts = [load_file(path / "model.safetensors") for path in family.experts.values()]
 
-    def own(tensors: dict[str, Tensor]) -> Tensor:
+    def tensor_of(tensors: dict[str, Tensor]) -> Tensor:
         return next(t for name, t in tensors.items() if row.name.endswith(name))
 
     start = oriented(base[row.name], row)
-    deltas = [oriented(own(tensors), row) - start for tensors in experts]
+    deltas = [oriented(tensor_of(tensors), row) - start for tensors in experts]
     assert row.after.cap is not None
     return oriented(merged[row.name], row) - start, largest(start, deltas, row.after.cap)
 
 
-def found(prepared: Prepared, store: Path) -> tuple[dict[str, Tensor], dict[str, LayerReport]]:
+def tensors_and_reports(
+    prepared: Prepared, store: Path
+) -> tuple[dict[str, Tensor], dict[str, LayerReport]]:
     return merged_tensors(prepared, store, device="cpu"), dict(reports(store))
 
 
@@ -105,8 +107,8 @@ def check_after(family: Family, folder: Path, after: After, near: float, **keys:
     plain = recipe_of(family, out_dtype="float32", **keys)
     prepared = prepare(replace(plain, after=after))
     base = load_base(family)
-    free, _ = found(prepare(plain), folder / "free")
-    merged, said = found(prepared, folder / "after")
+    free, _ = tensors_and_reports(prepare(plain), folder / "free")
+    merged, said = tensors_and_reports(prepared, folder / "after")
     seen = 0
     for row in prepared.plan.rows:
         if not row.in_base or row.tied_to is not None:
@@ -175,9 +177,11 @@ def test_experts_in_other_numbers(gpt2: Family, tmp_path, method: str, dtype: to
 @pytest.mark.parametrize("method", ["ace", "ties"])
 def test_the_defaults_leave_every_bit(gpt2: Family, tmp_path, method: str):
     plain = recipe_of(gpt2, merge_method=method)
-    usual = After(rank=1.0, spectrum=1.0, depth=(1.0, 1.0), scale=1.0, cap=False)
-    free, said = found(prepare(plain), tmp_path / "free")
-    merged, reported = found(prepare(replace(plain, after=usual)), tmp_path / "usual")
+    neutral = After(rank=1.0, spectrum=1.0, depth=(1.0, 1.0), scale=1.0, cap=False)
+    free, said = tensors_and_reports(prepare(plain), tmp_path / "free")
+    merged, reported = tensors_and_reports(
+        prepare(replace(plain, after=neutral)), tmp_path / "usual"
+    )
     assert all(torch.equal(tensor, merged[name]) for name, tensor in free.items())
     assert said == reported
 
@@ -228,8 +232,10 @@ def test_an_override_changes_what_it_names(gpt2: Family):
 
 def test_the_automatic_variant_is_not_capped_twice(gpt2: Family, tmp_path):
     plain = recipe_of(gpt2, parameters={"variant": "automatic", "alpha": 1e-4, "delta": 1e-3})
-    once, first = found(prepare(plain), tmp_path / "once")
-    twice, second = found(prepare(replace(plain, after=After(cap=TIGHT))), tmp_path / "twice")
+    once, first = tensors_and_reports(prepare(plain), tmp_path / "once")
+    twice, second = tensors_and_reports(
+        prepare(replace(plain, after=After(cap=TIGHT))), tmp_path / "twice"
+    )
     for name, tensor in once.items():
         assert torch.allclose(tensor, twice[name], rtol=1e-6, atol=1e-7)
     assert {n: r.cap_factor for n, r in second.items()} == {
@@ -247,7 +253,7 @@ def test_weights_do_not_move_the_cap(gpt2: Family, tmp_path):
         rule = Override(pattern="*", weights=weights)
         recipe = recipe_of(gpt2, merge_method=method, after=After(cap=TIGHT), overrides=(rule,))
         prepared = prepare(recipe)
-        merged, said = found(prepared, tmp_path / method)
+        merged, said = tensors_and_reports(prepared, tmp_path / method)
         fewer = Family(base=gpt2.base, experts=dict(list(gpt2.experts.items())[:3]))
         for row in prepared.plan.rows:
             if row.after.cap is not None and (said[row.name].cap_factor or 1) < 1:
@@ -258,8 +264,10 @@ def test_weights_do_not_move_the_cap(gpt2: Family, tmp_path):
 def test_one_expert_is_not_capped(gpt2: Family, tmp_path):
     alone = Family(base=gpt2.base, experts=dict(list(gpt2.experts.items())[:1]))
     recipe = recipe_of(alone, merge_method="task_arithmetic", parameters={"scaling": 1.0})
-    free, _ = found(prepare(recipe), tmp_path / "free")
-    merged, said = found(prepare(replace(recipe, after=After(cap=TIGHT))), tmp_path / "capped")
+    free, _ = tensors_and_reports(prepare(recipe), tmp_path / "free")
+    merged, said = tensors_and_reports(
+        prepare(replace(recipe, after=After(cap=TIGHT))), tmp_path / "capped"
+    )
     for name, tensor in free.items():
         assert torch.allclose(tensor, merged[name], rtol=0, atol=1e-7)
     assert any("fewer than two experts" in n for report in said.values() for n in report.notes)
@@ -268,8 +276,8 @@ def test_one_expert_is_not_capped(gpt2: Family, tmp_path):
 def test_a_store_with_another_after_is_not_continued(gpt2: Family, tmp_path):
     recipe = recipe_of(gpt2, merge_method="task_arithmetic", after=After(cap=TIGHT))
     stopped_merge(prepare(recipe), tmp_path / "store", 3, device="cpu")
-    for other in (After(), After(cap=Cap(delta=0.3)), After(cap=TIGHT, spectrum=0.5)):
-        prepared = prepare(replace(recipe, after=other))
+    for after in (After(), After(cap=Cap(delta=0.3)), After(cap=TIGHT, spectrum=0.5)):
+        prepared = prepare(replace(recipe, after=after))
         with pytest.raises(ResumeError, match=r"recipe, rows(, side_by_side)? differs"):
             next(iter(merge(prepared, tmp_path / "store", resume=True)))
 
@@ -279,12 +287,12 @@ def test_the_spectra_before_and_after_are_known(gpt2: Family, tmp_path):
     plain = recipe_of(gpt2, parameters={"variant": "automatic"})
     recipe = replace(plain, after=After(rank=0.9, spectrum=0.5, scale=2.0))
     seen = {}
-    for each in (plain, recipe):
-        prepared = prepare(each)
+    for merge_recipe in (plain, recipe):
+        prepared = prepare(merge_recipe)
         cache = InspectionCache(tmp_path / "cache")
         row = next(row for row in prepared.plan.rows if row.role == "MLP up")
         steps = list(spectrum(prepared, row, torch.device("cpu"), cache))
-        (seen[each.after],) = (step for step in steps if isinstance(step, LayerSpectrum))
+        (seen[merge_recipe.after],) = (step for step in steps if isinstance(step, LayerSpectrum))
     before, after = seen.values()
     assert before.unshaped is None
     assert before.report.effective_ranks is None

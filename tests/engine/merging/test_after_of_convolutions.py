@@ -80,7 +80,7 @@ def test_the_cap_of_a_convolution(models: tuple[Path, Path, Path], tmp_path: Pat
     base, first, second = (load_file(path) for path in models)
     merged = load_file(out / "model.safetensors")
     name = "layers.0.convolution.weight"
-    centred = [(each[name] - base[name]).double().flatten(1) for each in (first, second)]
+    centred = [(tensors[name] - base[name]).double().flatten(1) for tensors in (first, second)]
     squares = [(change - change.mean(0)).square().sum() for change in centred]
     rms = torch.stack(squares).mean().sqrt()
     change = (merged[name] - base[name]).double()

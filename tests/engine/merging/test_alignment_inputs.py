@@ -27,21 +27,23 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bert_family(tmp_path_factory.mktemp("bert"))
 
 
-def distinctions_of(own: float, shared: float, tasks: str) -> dict[tuple[str, str], float]:
+def distinctions_of(matching: float, shared: float, tasks: str) -> dict[tuple[str, str], float]:
     """How well experts tell inputs apart: their own, and those of other tasks."""
     pairs = itertools.product(tasks, repeat=2)
-    return {(expert, inputs): own if expert == inputs else shared for expert, inputs in pairs}
+    return {(expert, inputs): matching if expert == inputs else shared for expert, inputs in pairs}
 
 
 def tasks_named(bert: Path, names: str) -> list[TaskData]:
     """Tasks with different inputs."""
     prepared = prepare(load_recipe(recipe_with(bert, distil=FAST)))
     ((data, _),) = calibration(prepared, 0).tasks
-    found = []
+    task_data = []
     for index, name in enumerate(names):
         task = replace(data.task, name=name)
-        found.append(replace(data, task=task, examples=data.examples[2 * index : 2 * index + 2]))
-    return found
+        task_data.append(
+            replace(data, task=task, examples=data.examples[2 * index : 2 * index + 2])
+        )
+    return task_data
 
 
 @pytest.mark.parametrize("names", ["ab", "abc", "abcd"])
@@ -56,7 +58,9 @@ def test_exchanged_inputs_are_said(bert: Path, names: str) -> None:
     tasks = tasks_named(bert, names)
     right = distinctions_of(0.4, 0.1, names)
     exchanged = {"a": "b", "b": "a"}
-    wrong = {(expert, given): right[expert, exchanged.get(given, given)] for expert, given in right}
+    wrong = {
+        (expert, inputs): right[expert, exchanged.get(inputs, inputs)] for expert, inputs in right
+    }
     (sentence,) = doubts(tasks, wrong)
     assert "of a and b seem to be exchanged" in sentence
 
@@ -66,7 +70,8 @@ def test_inputs_of_one_task_given_for_two_are_said(bert: Path, names: str) -> No
     tasks = tasks_named(bert, names)
     right = distinctions_of(0.4, 0.1, names)
     wrong = {
-        (expert, given): right[expert, "b" if given == "a" else given] for expert, given in right
+        (expert, inputs): right[expert, "b" if inputs == "a" else inputs]
+        for expert, inputs in right
     }
     (sentence,) = doubts(tasks, wrong)
     assert "of a and b look alike" in sentence

@@ -30,13 +30,13 @@ def batches(rows: list[PlanRow], prepared: Prepared) -> list[Unit]:
     return whole_units(rows, prepared, torch.device("cuda"))
 
 
-def of_square_ones(found: list[Unit]) -> list[int]:
-    return [len(batch) for batch in found if batch[0].shape == (32, 32)]
+def of_square_ones(units: list[Unit]) -> list[int]:
+    return [len(batch) for batch in units if batch[0].shape == (32, 32)]
 
 
 def test_every_matrix_is_in_one_batch_and_nothing_else_is(rows: list[PlanRow], prepared: Prepared):
-    for found in (batches(rows, prepared), whole_units(rows, prepared, torch.device("cpu"))):
-        assert sorted(row.name for batch in found for row in batch) == sorted(
+    for units in (batches(rows, prepared), whole_units(rows, prepared, torch.device("cpu"))):
+        assert sorted(row.name for batch in units for row in batch) == sorted(
             row.name for row in matrices(rows)
         )
     assert {len(batch) for batch in whole_units(rows, prepared, torch.device("cpu"))} == {1}
@@ -44,9 +44,9 @@ def test_every_matrix_is_in_one_batch_and_nothing_else_is(rows: list[PlanRow], p
 
 def test_a_batch_has_one_shape_and_the_plans_order(rows: list[PlanRow], prepared: Prepared):
     indices = {row.name: index for index, row in enumerate(rows)}
-    found = [[indices[row.name] for row in batch] for batch in batches(rows, prepared)]
-    assert all(batch == sorted(batch) for batch in found)
-    assert [batch[0] for batch in found] == sorted(batch[0] for batch in found)
+    positions = [[indices[row.name] for row in batch] for batch in batches(rows, prepared)]
+    assert all(batch == sorted(batch) for batch in positions)
+    assert [batch[0] for batch in positions] == sorted(batch[0] for batch in positions)
     for batch in batches(rows, prepared):
         assert len({row.shape for row in batch}) == 1
     assert max(of_square_ones(batches(rows, prepared))) >= 8
@@ -69,9 +69,9 @@ def test_what_waits_for_the_first_of_its_shape_is_bounded(
     """Two matrices of a feed-forward network are twice as large: a block is a window."""
     monkeypatch.setattr(module, "AHEAD", 8 * SQUARE)
     layers = [row for row in rows if row.block is not None]
-    found = batches(layers, prepared)
-    assert of_square_ones(found) == [4, 4]
-    assert all(len({row.block for row in batch}) == 1 for batch in found)
+    units = batches(layers, prepared)
+    assert of_square_ones(units) == [4, 4]
+    assert all(len({row.block for row in batch}) == 1 for batch in units)
     monkeypatch.setattr(module, "AHEAD", 0)
     assert batches(rows, prepared) == whole_units(rows, prepared, torch.device("cpu"))
 
@@ -93,12 +93,12 @@ def test_overridden_matrices_go_with_those_of_the_same_method_and_parameters(tmp
     )
     prepared = prepare(recipe_of(roberta_family(tmp_path), overrides=overrides))
     layers = [row for row in prepared.plan.rows if row.block is not None]
-    found = [
+    roles = [
         {row.name.split(".")[-2] for row in batch}
         for batch in batches(layers, prepared)
         if batch[0].shape == (32, 32)
     ]
-    assert found == [{"query", "dense"}, {"key"}, {"value"}, {"value"}]
+    assert roles == [{"query", "dense"}, {"key"}, {"value"}, {"value"}]
 
 
 def test_methods_without_a_batch_are_merged_one_by_one(tmp_path):

@@ -70,7 +70,7 @@ def content(store: Path) -> dict[str, bytes]:
     return {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
 
 
-def whole(recipe: Recipe, store: Path) -> dict[str, bytes]:
+def merged_content(recipe: Recipe, store: Path) -> dict[str, bytes]:
     list(merge(prepare(recipe), store))
     return content(store)
 
@@ -100,7 +100,7 @@ def test_a_merge_is_not_resumed_over_another_content(
     with pytest.raises(ResumeError, match="has another content than when it began") as caught:
         list(merge(prepare(recipe), store, resume=True))
     assert str(tmp_path / file) in caught.value.sentence
-    whole(recipe, store)  # anew, it goes on
+    merged_content(recipe, store)  # anew, it goes on
 
 
 @pytest.mark.parametrize("done", range(8))
@@ -109,7 +109,7 @@ def test_wherever_it_was_stopped_it_is_one_content_or_refused(done: int, recipe:
     file = tmp_path / "two" / "model.safetensors"
     stopped_merge(prepare(recipe), store, done)
     unseen(file, flipped)
-    expected = whole(recipe, tmp_path / "anew")
+    expected = merged_content(recipe, tmp_path / "anew")
     try:
         list(merge(prepare(recipe), store, resume=True))
     except ResumeError:
@@ -139,7 +139,7 @@ def test_headers_and_configs_are_content(
 
 def test_the_same_content_in_another_file_is_resumed(recipe: Recipe, tmp_path):
     """As after ``rsync -t`` to a new disk, or ``cp -p`` back from a backup."""
-    expected = whole(recipe, tmp_path / "whole")
+    expected = merged_content(recipe, tmp_path / "whole")
     store = tmp_path / "store"
     stopped_merge(prepare(recipe), store, 3)
     file = tmp_path / "two" / "model.safetensors"
@@ -166,7 +166,7 @@ def test_a_change_during_the_merge_is_found_at_its_end(
 
 
 def test_a_new_link_during_the_merge_is_no_change(recipe: Recipe, tmp_path):
-    expected = whole(recipe, tmp_path / "whole")
+    expected = merged_content(recipe, tmp_path / "whole")
     events = merge(prepare(recipe), tmp_path / "store")
     next(events)
     file = tmp_path / "two" / "model.safetensors"
@@ -180,7 +180,7 @@ def test_a_survey_of_unknown_inputs_is_made_again(recipe: Recipe, tmp_path):
         recipe.base_model, [e.model for e in recipe.models], merge_method="tall_masks"
     )
     store = tmp_path / "store"
-    expected = whole(recipe, tmp_path / "whole")
+    expected = merged_content(recipe, tmp_path / "whole")
     stopped_merge(prepare(recipe), store, 1)
     (store / JOURNAL).write_text("")
     if (store / SURVEY).exists():

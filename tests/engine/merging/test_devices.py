@@ -63,10 +63,12 @@ def test_matrices_side_by_side_come_in_order_and_are_the_same(prepared: Prepared
                 for ((work, pieces),) in under_way(works, pool, budgets_of(CPU), ahead)
             ]
 
-    one = merged(1)
+    sequential = merged(1)
     four = merged(4)
-    assert [name for name, _ in one] == [name for name, _ in four] == [row.name for row in rows]
-    assert all(torch.equal(a, b) for (_, a), (_, b) in zip(one, four, strict=True))
+    assert (
+        [name for name, _ in sequential] == [name for name, _ in four] == [row.name for row in rows]
+    )
+    assert all(torch.equal(a, b) for (_, a), (_, b) in zip(sequential, four, strict=True))
 
 
 class Gpu:
@@ -125,9 +127,9 @@ def merge_to(store: Path, prepared: Prepared, device: str = "meta", **options: b
     list(merge(prepared, store, device=device, **options))
 
 
-def assert_alike(one: Path, other: Path) -> None:
+def assert_alike(first: Path, second: Path) -> None:
     """To rounding, in which batches differ from single matrices."""
-    for (name, mine), theirs in zip(weights(one).items(), weights(other).values(), strict=True):
+    for (name, mine), theirs in zip(weights(first).items(), weights(second).values(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6, msg=name)
 
 
@@ -142,9 +144,9 @@ def test_a_gpu_merges_matrices_of_a_shape_together(prepared: Prepared, tmp_path,
     assert {len(batch) for batch in gpu.batches if matrices[batch[0]] == (32, 32)} >= {4}
     merge_to(tmp_path / "cpu", prepared, "cpu")
     assert_alike(tmp_path / "gpu", tmp_path / "cpu")
-    found = reports(tmp_path / "gpu")
+    gpu_reports = reports(tmp_path / "gpu")
     expected = reports(tmp_path / "cpu")
-    for name, report in found.items():
+    for name, report in gpu_reports.items():
         assert (report.notes, report.regime) == (expected[name].notes, expected[name].regime)
         assert report.delta_norm == pytest.approx(expected[name].delta_norm)
         assert report.gamma == pytest.approx(expected[name].gamma)
@@ -172,8 +174,8 @@ def test_a_gpu_without_room_merges_fewer_at_a_time_then_none_and_says_so(
     assert all(len(batch) <= min(room, together) for batch in gpu.batches)
     assert_alike(tmp_path / "gpu", tmp_path / "cpu")
     if room <= 1 or together == 1:  # each by itself, as on the processor
-        own, other = (path / MODEL / "model.safetensors" for path in tmp_path.iterdir())
-        assert own.read_bytes() == other.read_bytes()
+        first, second = (path / MODEL / "model.safetensors" for path in tmp_path.iterdir())
+        assert first.read_bytes() == second.read_bytes()
 
 
 @pytest.mark.parametrize("cancelled_after", [1, 3, 8, 20])
@@ -195,8 +197,8 @@ def test_a_resumed_merge_merges_the_same_matrices_together(
     merge_to(tmp_path / "resumed", prepared, resume=True)
     assert set(gpu.batches) <= undisturbed
     assert not any(set(batch) <= set(done) for batch in gpu.batches)
-    one, other = (path / MODEL / "model.safetensors" for path in tmp_path.iterdir())
-    assert one.read_bytes() == other.read_bytes()
+    first, second = (path / MODEL / "model.safetensors" for path in tmp_path.iterdir())
+    assert first.read_bytes() == second.read_bytes()
     assert len(reports(tmp_path / "resumed")) == len(reports(tmp_path / "whole"))
 
 
@@ -222,9 +224,9 @@ def test_of_a_batch_only_the_matrix_with_nan_is_treated_differently(
     merge_to(tmp_path / "gpu", prepared)
     merge_to(tmp_path / "cpu", prepared, "cpu")
     assert_alike(tmp_path / "gpu", tmp_path / "cpu")
-    found = reports(tmp_path / "gpu")
+    gpu_reports = reports(tmp_path / "gpu")
     expected = reports(tmp_path / "cpu")
-    assert [report.notes for report in found.values()] == [
+    assert [report.notes for report in gpu_reports.values()] == [
         report.notes for report in expected.values()
     ]
     assert any(len(batch) > 1 for batch in gpu.batches)
@@ -237,9 +239,9 @@ def test_room_is_halved_once_however_many_ask():
         assert second.contended
         room.shrink(first, 2)
         room.shrink(second, 2)
-    with room.reserve(2) as stay, room.reserve(1) as other:
-        assert stay.limit == other.limit == 3
-        room.shrink(other, 1)
+    with room.reserve(2) as stay, room.reserve(1) as third:
+        assert stay.limit == third.limit == 3
+        room.shrink(third, 1)
     assert room.too_large == math.inf
     with room.reserve(2) as stay:
         assert (stay.limit, stay.contended, room.largest) == (1.5, False, math.inf)
@@ -266,11 +268,11 @@ def test_who_finds_no_room_waits_for_it():
             order.append("second")
 
     with room.reserve(3):
-        other = threading.Thread(target=enter)
-        other.start()
-        other.join(0.05)
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join(0.05)
         order.append("first")
-    other.join(10)
+    thread.join(10)
     assert order == ["first", "second"]
 
 

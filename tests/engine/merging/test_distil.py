@@ -70,12 +70,14 @@ def plain_step(folder: Path, out: Path, rate: float, seed: int) -> dict[str, tor
         chosen = [inputs[int(order[at])] for at in batch]
         encoded = [tokenizer(text, return_tensors="pt") for text in chosen]
         with torch.no_grad():
-            expected = [model(**each).logits.log_softmax(1) for each in encoded]
+            expected = [model(**sample).logits.log_softmax(1) for sample in encoded]
         model.load_state_dict(start, strict=False)
         losses = []
-        for each, target in zip(encoded, expected, strict=True):
-            found = model(**each).logits.log_softmax(1)
-            losses.append(functional.kl_div(found, target, log_target=True, reduction="sum"))
+        for sample, target in zip(encoded, expected, strict=True):
+            log_probabilities = model(**sample).logits.log_softmax(1)
+            losses.append(
+                functional.kl_div(log_probabilities, target, log_target=True, reduction="sum")
+            )
         torch.stack(losses).mean().backward()
         for key, parameter in model.named_parameters():
             if key in start and parameter.grad is not None:
@@ -89,15 +91,15 @@ def test_a_step_is_that_of_autograd_on_plain_models(bert: Path, tmp_path: Path) 
     distil = {"inputs": INPUTS, "steps": 1, "learning_rate": rate}
     merged(bert, tmp_path / "plain")
     expected = plain_step(bert.parent, tmp_path / "plain", rate, seed=0)
-    found, result = merged(bert, tmp_path / "out", distil=distil)
+    tensors, result = merged(bert, tmp_path / "out", distil=distil)
     assert result is not None
     assert result.best_step == 1
     start = load_file(tmp_path / "plain" / "model.safetensors")
-    assert different(start, found) <= expected.keys()
+    assert different(start, tensors) <= expected.keys()
     count = 0
     for name, tensor in expected.items():
         moved = (tensor - start[name]).abs() > 0.9 * rate  # not where the gradient is nearly 0
-        torch.testing.assert_close(found[name][moved], tensor[moved], rtol=0, atol=1e-5)
+        torch.testing.assert_close(tensors[name][moved], tensor[moved], rtol=0, atol=1e-5)
         count += int(moved.sum())
     assert count > 200
 
@@ -106,11 +108,11 @@ def test_only_biases_and_norms_change_and_the_experts_come_nearer(
     family: Path, tmp_path: Path
 ) -> None:
     plain, nothing = merged(family, tmp_path / "plain")
-    found, result = merged(family, tmp_path / "out", distil={"inputs": INPUTS})
+    tensors, result = merged(family, tmp_path / "out", distil={"inputs": INPUTS})
     assert nothing is None
     assert result is not None
     assert result.best_step > 0
-    changed = different(plain, found)
+    changed = different(plain, tensors)
     assert changed
     assert all(name.endswith("bias") or "norm" in name.lower() or "ln_" in name for name in changed)
     before = sum(task.before for task in result.tasks)
@@ -124,15 +126,15 @@ def test_only_biases_and_norms_change_and_the_experts_come_nearer(
 def test_matrices_can_be_trained_too(family: Path, tmp_path: Path, train: str) -> None:
     plain, _ = merged(family, tmp_path / "plain")
     distil = {**FAST, "train": train, "learning_rate": 0.01}
-    found, result = merged(family, tmp_path / "out", distil=distil)
+    tensors, result = merged(family, tmp_path / "out", distil=distil)
     assert result is not None
     assert result.best_step > 0
-    changed = different(plain, found)
+    changed = different(plain, tensors)
     assert changed
     assert all(plain[name].ndim == 2 and "embed" not in name for name in changed)
     if train == "rank-8":
         for name in changed:
-            change = (found[name] - plain[name]).double()
+            change = (tensors[name] - plain[name]).double()
             assert torch.linalg.matrix_rank(change, rtol=1e-4) <= 8
 
 
@@ -151,27 +153,27 @@ def test_equal_experts_stay_where_they_are(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "one", tmp_path / "other")
     shutil.copyfile(tmp_path / "one-inputs.csv", tmp_path / "other-inputs.csv")
     plain, _ = merged(file, tmp_path / "plain", merge_method="linear")
-    found, result = merged(file, tmp_path / "out", merge_method="linear", distil=FAST)
+    tensors, result = merged(file, tmp_path / "out", merge_method="linear", distil=FAST)
     assert result is not None
     assert all(task.before < 1e-6 for task in result.tasks)
     assert result.best_step == 0
-    assert not different(plain, found)
+    assert not different(plain, tensors)
     assert any("No training step" in warning for warning in result.warnings)
 
 
 def test_the_output_keeps_its_number_format(bert: Path, tmp_path: Path) -> None:
-    found, result = merged(bert, tmp_path / "out", distil=FAST, out_dtype="bfloat16")
+    tensors, result = merged(bert, tmp_path / "out", distil=FAST, out_dtype="bfloat16")
     assert result is not None
     assert result.best_step > 0
-    assert {tensor.dtype for tensor in found.values()} == {torch.bfloat16}
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
 
 
 def test_the_same_seed_gives_the_same_bytes(bert: Path, tmp_path: Path) -> None:
     first, _ = merged(bert, tmp_path / "first", distil=FAST)
     second, _ = merged(bert, tmp_path / "second", distil=FAST)
-    other, _ = merged(bert, tmp_path / "other", distil=FAST, seed=5)
+    reseeded, _ = merged(bert, tmp_path / "other", distil=FAST, seed=5)
     assert not different(first, second)
-    assert different(first, other)
+    assert different(first, reseeded)
 
 
 class KilledError(Exception):
@@ -218,8 +220,8 @@ def test_an_interrupted_run_gives_the_same_bytes(
             pass
     assert staging_folder(out).exists()
     assert not out.exists()
-    found, _ = merged(bert, out, replace(CPU, resume=True), distil=FAST)
-    assert not different(expected, found)
+    tensors, _ = merged(bert, out, replace(CPU, resume=True), distil=FAST)
+    assert not different(expected, tensors)
 
 
 def test_other_inputs_do_not_resume(bert: Path, tmp_path: Path) -> None:
@@ -368,11 +370,11 @@ def encoder_family(folder: Path) -> Path:
 def test_norms_of_other_families_are_trained(make: Any, tmp_path: Path) -> None:
     file = make(tmp_path)
     plain, _ = merged(file, tmp_path / "plain")
-    found, result = merged(file, tmp_path / "out", distil={**FAST, "learning_rate": 0.01})
+    tensors, result = merged(file, tmp_path / "out", distil={**FAST, "learning_rate": 0.01})
     assert result is not None
     assert result.learning_rate == 0.01
     assert result.best_step > 0
-    changed = different(plain, found)
+    changed = different(plain, tensors)
     assert changed
     assert all("norm" in name.lower() for name in changed)
 
@@ -383,10 +385,10 @@ def test_adapters_as_experts_are_loaded_with_their_base(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / name)
         save_adapter(tmp_path / "base", tmp_path / name, seed=seed)
     plain, _ = merged(file, tmp_path / "plain", merge_method="linear")
-    found, result = merged(file, tmp_path / "out", merge_method="linear", distil=FAST)
+    tensors, result = merged(file, tmp_path / "out", merge_method="linear", distil=FAST)
     assert result is not None
     assert result.best_step > 0
-    assert different(plain, found)
+    assert different(plain, tensors)
 
 
 def save_adapter(base: Path, folder: Path, *, seed: int) -> None:

@@ -63,7 +63,7 @@ def plain_training(folder: Path, start: Mapping[str, Tensor], steps: int) -> dic
     """
     merged_models = {}
     inputs = {}
-    wanted = {}
+    targets = {}
     for index, name in enumerate(("two", "three")):
         model = AutoModelForSequenceClassification.from_pretrained(folder / name).eval()
         tokenizer = AutoTokenizer.from_pretrained(folder / name)
@@ -71,28 +71,28 @@ def plain_training(folder: Path, start: Mapping[str, Tensor], steps: int) -> dic
         chosen = [distinct[at] for at in parts_of(len(distinct), (0, index)).trained]
         inputs[name] = [tokenizer(text, return_tensors="pt") for text in chosen]
         with torch.no_grad():
-            wanted[name] = [states_of(model, each) for each in inputs[name]]
+            targets[name] = [states_of(model, input_) for input_ in inputs[name]]
         model.load_state_dict(start, strict=False)
         merged_models[name] = model
-    found = dict(start)
+    state = dict(start)
     for block in range(2):
         names = [n for n in start if f"layer.{block}." in n and start[n].ndim == 1]
-        values = {n: found[n].clone().requires_grad_() for n in names}
+        values = {n: state[n].clone().requires_grad_() for n in names}
         adam = torch.optim.Adam(list(values.values()), lr=0.01)
         for step in range(steps):
             adam.param_groups[0]["lr"] = 0.01 * rates(steps)[step]
             adam.zero_grad()
             for index, (name, model) in enumerate(merged_models.items()):
                 (at,) = batch_indices(len(inputs[name]), 1, step, (0, index, block))
-                known = dict(model.named_parameters())
-                parameters = {n: v for n, v in {**found, **values}.items() if n in known}
+                model_parameters = dict(model.named_parameters())
+                parameters = {n: v for n, v in {**state, **values}.items() if n in model_parameters}
                 states = torch.func.functional_call(
                     model, parameters, kwargs={**inputs[name][at], "output_hidden_states": True}
                 ).hidden_states
-                (states[block + 1] - wanted[name][at][block + 1]).square().sum().backward()
+                (states[block + 1] - targets[name][at][block + 1]).square().sum().backward()
             adam.step()
-        found |= {n: value.detach() for n, value in values.items()}
-    return found
+        state |= {n: value.detach() for n, value in values.items()}
+    return state
 
 
 def states_of(model: Any, encoded: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
@@ -112,24 +112,24 @@ def test_gradients_are_those_of_autograd_on_plain_models(
     monkeypatch.setattr(BlockTask, "distance", lambda _task: -float(next(later)))
     distil = {**BY_BLOCK, "steps": 3, "batch": 1}
     plain, _ = merged(bert, tmp_path / "plain")
-    found, result = merged(bert, tmp_path / "out", distil=distil)
+    tensors, result = merged(bert, tmp_path / "out", distil=distil)
     assert result is not None
     assert result.blocks == 2
     assert result.best_step > 0
     expected = plain_training(bert.parent, plain, steps=3)
     # A bias of keys shifts all scores of a query alike: its gradient is 0 but for rounding.
-    changed = {name for name in different(plain, found) if "key.bias" not in name}
+    changed = {name for name in different(plain, tensors) if "key.bias" not in name}
     assert len(changed) == 18
     for name in changed:
-        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-6)
+        torch.testing.assert_close(tensors[name], expected[name], rtol=0, atol=1e-6)
 
 
 def test_tensors_of_blocks_change_and_the_experts_come_nearer(family: Path, tmp_path: Path) -> None:
     plain, _ = merged(family, tmp_path / "plain")
-    found, result = merged(family, tmp_path / "out", distil={**BY_BLOCK, "steps": 20})
+    tensors, result = merged(family, tmp_path / "out", distil={**BY_BLOCK, "steps": 20})
     assert result is not None
     assert result.best_step > 0
-    changed = different(plain, found)
+    changed = different(plain, tensors)
     assert changed
     assert all(".0." in name or ".1." in name for name in changed)
     before = sum(task.before for task in result.tasks)
@@ -156,12 +156,12 @@ def test_equal_experts_stay_where_they_are(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "other")
     shutil.copytree(tmp_path / "one", tmp_path / "other")
     plain, _ = merged(file, tmp_path / "plain", merge_method="linear")
-    found, result = merged(file, tmp_path / "out", merge_method="linear", distil=BY_BLOCK)
+    tensors, result = merged(file, tmp_path / "out", merge_method="linear", distil=BY_BLOCK)
     assert result is not None
     assert all(task.before < 1e-9 for task in result.tasks)
     assert all(task.after <= task.before for task in result.tasks)
     for name, tensor in plain.items():
-        torch.testing.assert_close(found[name], tensor, rtol=0, atol=1e-5)
+        torch.testing.assert_close(tensors[name], tensor, rtol=0, atol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_bytes(bert: Path, tmp_path: Path) -> None:
@@ -187,8 +187,8 @@ def test_an_interrupted_run_gives_the_same_bytes(
             events.close()
             break
     assert (staging_folder(out) / FOLDER).exists()
-    found, _ = merged(bert, out, replace(CPU, resume=True), distil=BY_BLOCK)
-    assert not different(expected, found)
+    tensors, _ = merged(bert, out, replace(CPU, resume=True), distil=BY_BLOCK)
+    assert not different(expected, tensors)
 
 
 def test_a_resumed_run_goes_on_as_it_began(
@@ -204,11 +204,11 @@ def test_a_resumed_run_goes_on_as_it_began(
             if isinstance(event, LearningProgress) and "block 2 of 2" in event.title:
                 events.close()
                 break
-    found, result = merged(bert, out, replace(CPU, resume=True), **keys)
+    tensors, result = merged(bert, out, replace(CPU, resume=True), **keys)
     assert result is not None
     assert result.blocks == 2
     expected, _ = merged(bert, tmp_path / "whole", distil=BY_BLOCK)
-    assert not different(expected, found)
+    assert not different(expected, tensors)
 
 
 def deep_bert(folder: Path, layers: int) -> Path:

@@ -71,7 +71,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     *(("nuslerp", {where: True}) for where in ("row_wise", "column_wise")),
     ("model_stock", {"filter_wise": True}),
 ]
-CASES = [(name, given) for name, given in CASES if not needs_data(METHODS[name])]
+CASES = [(name, parameters) for name, parameters in CASES if not needs_data(METHODS[name])]
 SUMS = {"sce", "slerp", "nuslerp", "base_slerp", "karcher", "multislerp", "model_stock", "nan"}
 """Whose coefficients are sums over a tensor: they round differently in other pieces."""
 
@@ -167,6 +167,6 @@ def test_of_what_begins_anew_only_the_last_is_held():
                 values = torch.full((2,), value)
                 held.append(weakref.ref(values))
                 yield OutputChunk(start=start, values=values)
-        assert [each() is None for each in held] == [True, True, False, False]
+        assert [reference() is None for reference in held] == [True, True, False, False]
 
     assert [float(piece.values[0]) for piece in in_the_end(begun_anew())] == [2.0, 2.0]

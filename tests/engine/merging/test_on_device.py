@@ -46,9 +46,9 @@ def fell_back(store: Path) -> set[str]:
     return {name for name, report in reports(store).items() if FELL_BACK in report.notes}
 
 
-def assert_alike(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+def assert_alike(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
+        torch.testing.assert_close(actual[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
 
 
 def failing(who: str, when: Callable[[str], bool]) -> Callable[[str], None]:
@@ -63,8 +63,8 @@ def test_a_whole_merge_on_a_gpu_is_that_on_the_processor(
     prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path
 ):
     with DeviceStandIn().installed() as stand_in:
-        found = merged_tensors(prepared, tmp_path / "gpu", device="auto")
-    assert_alike(found, expected)
+        tensors = merged_tensors(prepared, tmp_path / "gpu", device="auto")
+    assert_alike(tensors, expected)
     assert not fell_back(tmp_path / "gpu")
     assert stand_in.uploads
     assert not stand_in.allocated, "a merge leaves nothing on the GPU"
@@ -108,10 +108,10 @@ def test_a_gpu_without_room_hands_every_matrix_to_the_processor(
         here = threading.get_ident
         names = {where, "baddbmm_"} if where == "addmm_" else {where}
         stand_in.fails = failing(who, lambda name: name in names and here() != main)
-        found = merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+        tensors = merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
     assert fell_back(tmp_path / "gpu") == matrices(prepared)
     for name, tensor in expected.items():
-        assert torch.equal(found[name], tensor), name
+        assert torch.equal(tensors[name], tensor), name
     assert not stand_in.allocated
 
 
@@ -142,8 +142,8 @@ def test_a_small_gpu_merges_what_it_has_room_for(
     capacity: int, prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path
 ):
     with DeviceStandIn(capacity).installed() as stand_in:
-        found = merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
-    assert_alike(found, expected)
+        tensors = merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
+    assert_alike(tensors, expected)
     assert stand_in.peak <= capacity
     notes = [note for report in reports(tmp_path / "gpu").values() for note in report.notes]
     assert capacity > 100_000 or FELL_BACK in notes or DIVIDED in notes
@@ -247,10 +247,10 @@ def test_every_expert_is_uploaded_once_where_it_fits(prepared: Prepared, tmp_pat
     expected = Counter[int]()
     for row in merged:
         expected[4 * math.prod(row.shape)] += 1 + len(row.experts)
-    found = Counter(stand_in.uploads)
-    assert not expected - found
+    uploads = Counter(stand_in.uploads)
+    assert not expected - uploads
     # Of 64 inputs, the random vectors of ACE's checks are as large as a matrix of 32 × 32.
-    beyond = [size for size in (found - expected).elements() if size >= 32 * 32 * 4]
+    beyond = [size for size in (uploads - expected).elements() if size >= 32 * 32 * 4]
     assert beyond in ([], [PROBES * 8 * 64])
 
 
@@ -269,7 +269,9 @@ def test_a_merge_waits_six_times_a_matrix_at_most(
     assert waits <= 6 * len(matrices(prepared))
     assert len(stand_in.unpinned) == stand_in.waits["download"], "no upload waits"
     said = {report.precision for report in reports(tmp_path / "gpu").values() if report.regime}
-    assert dtype == "float32" or any(each.startswith("Computed in float32, ") for each in said)
+    assert dtype == "float32" or any(
+        sentence.startswith("Computed in float32, ") for sentence in said
+    )
 
 
 def test_without_room_for_them_experts_are_uploaded_when_they_are_read(prepared: Prepared):
@@ -302,12 +304,12 @@ def test_batches_are_uploaded_while_others_are_computed(prepared: Prepared, tmp_
     first: list[int] = []
 
     def seen(operation: str) -> None:
-        own = threading.get_ident()
+        thread = threading.get_ident()
         if operation in {"addmm_", "baddbmm_"} and not first:
-            first.append(own)
+            first.append(thread)
             waiting.set()
             met.append(brought.wait(10))
-        elif operation == "pin_memory" and waiting.is_set() and own not in first:
+        elif operation == "pin_memory" and waiting.is_set() and thread not in first:
             brought.set()
 
     with DeviceStandIn().installed() as stand_in:

@@ -38,8 +38,8 @@ def test_entries_of_blocks_are_learned_and_others_stay(make: object, tmp_path: P
     plain, _ = merged(file, tmp_path / "plain", parameters={"scaling": 0.3})
     for name, tensor in plain.items():
         torch.testing.assert_close(start[name], tensor, rtol=1e-6, atol=1e-6)
-    found, _ = merged(file, tmp_path / "out", merge_method="prodistill", parameters=FEW)
-    changed = different(start, found)
+    tensors, _ = merged(file, tmp_path / "out", merge_method="prodistill", parameters=FEW)
+    changed = different(start, tensors)
     assert changed
     assert all(".0." in name or ".1." in name for name in changed)
 
@@ -61,8 +61,8 @@ def test_an_interrupted_run_gives_the_same_bytes(
         if f"block {block} of 2" in event.title:
             events.close()
             break
-    found, _ = merged(bert, tmp_path / "out", **keys)
-    assert not different(expected, found)
+    tensors, _ = merged(bert, tmp_path / "out", **keys)
+    assert not different(expected, tensors)
 
 
 def test_a_mixture_stored_as_stacks_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:Futu
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def plain_models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Plain models of the same architecture."""
     folder = tmp_path_factory.mktemp("others")
     return [quantised_llama("Q8_0", folder / str(seed), seed).plain for seed in (7, 8)]
@@ -52,23 +52,23 @@ def assert_same(ours: dict[str, Tensor], exact: dict[str, Tensor]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("role", ["base", "expert"])
 def test_a_merge_is_that_of_the_dequantised_folder(
-    name: str, role: str, pairs: dict[str, Pair], others: list[Path], tmp_path
+    name: str, role: str, pairs: dict[str, Pair], plain_models: list[Path], tmp_path
 ):
     pair = pairs[name]
     if role == "base":
-        ours = merged(pair.quantised, others, tmp_path / "ours")
-        exact = merged(pair.plain, others, tmp_path / "exact")
+        ours = merged(pair.quantised, plain_models, tmp_path / "ours")
+        exact = merged(pair.plain, plain_models, tmp_path / "exact")
     else:
-        ours = merged(others[0], [pair.quantised, others[1]], tmp_path / "ours")
-        exact = merged(others[0], [pair.plain, others[1]], tmp_path / "exact")
+        ours = merged(plain_models[0], [pair.quantised, plain_models[1]], tmp_path / "ours")
+        exact = merged(plain_models[0], [pair.plain, plain_models[1]], tmp_path / "exact")
     assert_same(ours, exact)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_output_is_in_the_16_bits_of_the_config(
-    name: str, pairs: dict[str, Pair], others: list[Path], tmp_path
+    name: str, pairs: dict[str, Pair], plain_models: list[Path], tmp_path
 ):
-    recipe = recipe_over(pairs[name].quantised, others, merge_method="linear")
+    recipe = recipe_over(pairs[name].quantised, plain_models, merge_method="linear")
     out = merged_folder(recipe, tmp_path / "out")
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {
         torch.bfloat16
@@ -115,7 +115,7 @@ def test_an_adapter_is_merged_onto_its_quantised_base(
 
 
 def test_the_checks_say_once_that_the_original_weights_are_better(
-    pairs: dict[str, Pair], others: list[Path]
+    pairs: dict[str, Pair], plain_models: list[Path]
 ):
     experts = [pairs["Q4_K"].quantised, pairs["GPTQ, act order"].quantised]
     checks = preflight(prepare(recipe_over(pairs["AWQ"].quantised, experts)))
@@ -123,7 +123,7 @@ def test_the_checks_say_once_that_the_original_weights_are_better(
     assert check.title == "Quantisation"
     assert all(word in check.sentence for word in ("AWQ 4 bits", "GPTQ 4 bits", "GGUF Q4_K"))
     assert not any(c.title == "Number format" and c.verdict is CheckVerdict.WARNING for c in checks)
-    plain = preflight(prepare(recipe_over(others[0], others[1:])))
+    plain = preflight(prepare(recipe_over(plain_models[0], plain_models[1:])))
     assert any(c.sentence == "No model is quantised." for c in plain)
 
 
@@ -134,16 +134,16 @@ def noise(base: Path, experts: list[Path], folder: Path) -> dict[str, float | No
 
 
 def test_the_report_of_a_layer_says_how_much_of_the_change_is_rounding(
-    others: list[Path], adapter: Path, pairs: dict[str, Pair], tmp_path
+    plain_models: list[Path], adapter: Path, pairs: dict[str, Pair], tmp_path
 ):
     layer = "model.layers.0.mlp.down_proj.weight"
-    with_noise = noise(pairs["Q8_0"].quantised, others, tmp_path / "1")
+    with_noise = noise(pairs["Q8_0"].quantised, plain_models, tmp_path / "1")
     value = with_noise[layer]
     assert value is not None
     assert 0 < value < 0.01
     assert with_noise["model.norm.weight"] is None
-    assert noise(others[0], others[1:], tmp_path / "2")[layer] is None
-    of_few_bits = noise(others[0], [pairs["Q4_K"].quantised], tmp_path / "4")[layer]
+    assert noise(plain_models[0], plain_models[1:], tmp_path / "2")[layer] is None
+    of_few_bits = noise(plain_models[0], [pairs["Q4_K"].quantised], tmp_path / "4")[layer]
     assert of_few_bits is not None
     assert of_few_bits > value
     of_adapter = noise(pairs["NF4, nested"].quantised, [adapter], tmp_path / "3")
@@ -152,10 +152,12 @@ def test_the_report_of_a_layer_says_how_much_of_the_change_is_rounding(
 
 @pytest.mark.parametrize("is_quantised", [True, False])
 def test_a_report_has_the_noise_where_something_is_quantised(
-    is_quantised: bool, pairs: dict[str, Pair], others: list[Path], tmp_path
+    is_quantised: bool, pairs: dict[str, Pair], plain_models: list[Path], tmp_path
 ):
-    base = pairs["NF4, nested"].quantised if is_quantised else others[0]
-    file = file_over(tmp_path, base, [*others[1:], pairs["Q8_0"].plain], merge_method="linear")
+    base = pairs["NF4, nested"].quantised if is_quantised else plain_models[0]
+    file = file_over(
+        tmp_path, base, [*plain_models[1:], pairs["Q8_0"].plain], merge_method="linear"
+    )
     result = ace_gui("report", file, "--out", tmp_path / "r.html", "--quiet")
     assert result.returncode == 0, result.stderr
     text = (tmp_path / "r.html").read_text(encoding="utf-8")

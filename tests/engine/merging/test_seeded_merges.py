@@ -33,8 +33,8 @@ def save(folder: Path, tensors: dict[str, torch.Tensor], files: int) -> Path:
         for index, name in enumerate(tensors)
     }
     for file in set(indices.values()):
-        own = {name: tensors[name] for name, position in indices.items() if position == file}
-        save_file(own, folder / file)
+        shard = {name: tensors[name] for name, position in indices.items() if position == file}
+        save_file(shard, folder / file)
     index = {"metadata": {}, "weight_map": indices}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
@@ -53,24 +53,24 @@ def merged(recipe: Recipe, store: Path, **options: object) -> dict[str, torch.Te
     return merged_tensors(prepare(recipe), store, device="cpu", **options)
 
 
-def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    assert one.keys() == other.keys() == SHAPES.keys()
-    assert all(same_bits(one[name], other[name]) for name in SHAPES)
+def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
+    assert first.keys() == second.keys() == SHAPES.keys()
+    assert all(same_bits(first[name], second[name]) for name in SHAPES)
 
 
 @pytest.mark.parametrize("method", SEEDED)
 def test_sharding_changes_no_bit(method: str, tmp_path):
-    one = merged(recipe_of(tmp_path / "one", method), tmp_path / "first")
+    first = merged(recipe_of(tmp_path / "one", method), tmp_path / "first")
     several = merged(recipe_of(tmp_path / "several", method, files=3), tmp_path / "second")
-    assert_same(one, several)
-    other = merged(recipe_of(tmp_path / "other", method, seed=1), tmp_path / "third")
+    assert_same(first, several)
+    reseeded = merged(recipe_of(tmp_path / "other", method, seed=1), tmp_path / "third")
     name = "layers.0.q.weight"
-    assert not same_bits(one[name], other[name])
+    assert not same_bits(first[name], reseeded[name])
 
 
 @pytest.mark.parametrize("method", SEEDED)
 def test_resuming_changes_no_bit(method: str, tmp_path):
     recipe = recipe_of(tmp_path / "models", method)
-    whole = merged(recipe, tmp_path / "whole")
+    uninterrupted = merged(recipe, tmp_path / "whole")
     stopped_merge(prepare(recipe), tmp_path / "stopped", device="cpu")
-    assert_same(merged(recipe, tmp_path / "stopped", resume=True), whole)
+    assert_same(merged(recipe, tmp_path / "stopped", resume=True), uninterrupted)

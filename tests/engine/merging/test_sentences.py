@@ -73,9 +73,9 @@ def test_the_base_as_its_own_expert(write: Callable[..., Path], method: str):
     if method in {"ties", "linear"}:
         assert len(load_recipe(file).models) == 1
         return
-    found = sentence(lambda: prepare(load_recipe(file)))
-    assert "is the same model as the base" in found.sentence
-    assert "mergekit" not in found.sentence
+    error = sentence(lambda: prepare(load_recipe(file)))
+    assert "is the same model as the base" in error.sentence
+    assert "mergekit" not in error.sentence
 
 
 @pytest.mark.parametrize("weight", [1e300, -1e300, 1e30])
@@ -83,9 +83,9 @@ def test_the_base_as_its_own_expert(write: Callable[..., Path], method: str):
 def test_weights_beyond_reason(write: Callable[..., Path], method: str, weight: float):
     heavy = {"model": "a", "parameters": {"weight": weight}}
     file = write(merge_method=method, models=[heavy, {"model": "b"}], schema=1)
-    found = sentence(lambda: prepare(load_recipe(file)))
-    assert isinstance(found, RecipeError)
-    assert found.sentence == f"The weight of a is {weight:g}; give one from -1e+09 to 1e+09."
+    error = sentence(lambda: prepare(load_recipe(file)))
+    assert isinstance(error, RecipeError)
+    assert error.sentence == f"The weight of a is {weight:g}; give one from -1e+09 to 1e+09."
 
 
 def test_weights_of_an_override_too(write: Callable[..., Path]):
@@ -99,8 +99,8 @@ def test_numbers_of_thousands_of_digits(write: Callable[..., Path]):
         for key in ("seed: {}", "parameters: {{tau: {}}}", "scope: {}", "out_dtype: {}"):
             file = write(schema=1)
             file.write_text(f"{file.read_text()}{key.format(value)}\n")
-            found = sentence(lambda file=file: prepare(load_recipe(file)))
-            assert len(found.sentence) < 700
+            error = sentence(lambda file=file: prepare(load_recipe(file)))
+            assert len(error.sentence) < 700
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,15 @@ def test_a_tensor_that_a_method_cannot_merge_is_named(
     for name, sign in (("a", 1.0), ("b", -1.0)):
         save_file(tensors(1, sign * 3e37), tmp_path / name / "model.safetensors")
     prepared = prepare(load_recipe(write(merge_method=method, schema=1)))
-    found = None
+    problem = None
     try:
         merged_tensors(prepared, tmp_path / "store", device="cpu")
     except WorkbenchError as error:
-        found = error
-    if found is not None:
-        assert f"`{found.tensor}`" in found.sentence
-        assert "disk" not in found.sentence
-        assert "files" not in found.sentence
+        problem = error
+    if problem is not None:
+        assert f"`{problem.tensor}`" in problem.sentence
+        assert "disk" not in problem.sentence
+        assert "files" not in problem.sentence
 
 
 def test_an_error_of_the_statistics_names_its_tensor(write: Callable[..., Path], monkeypatch):
@@ -130,8 +130,8 @@ def test_an_error_of_the_statistics_names_its_tensor(write: Callable[..., Path],
 
     monkeypatch.setattr("ace_gui.engine.inspecting.statistics.heterogeneity", refuse)
     prepared = prepare(load_recipe(write(schema=1)))
-    found = sentence(lambda: list(analyse(prepared)))
-    assert found.sentence == f"`{found.tensor}` of `a`, `b`: Cannot be."
+    error = sentence(lambda: list(analyse(prepared)))
+    assert error.sentence == f"`{error.tensor}` of `a`, `b`: Cannot be."
 
 
 def test_what_overflows_on_its_way_to_the_disk_is_no_fault_of_the_disk(
@@ -155,10 +155,10 @@ def test_what_overflows_on_its_way_to_the_disk_is_no_fault_of_the_disk(
 @given(st.lists(st.sampled_from(["x", "X", "x-1", "x-2", "X-1", "y"]), min_size=1, max_size=8))
 def test_names_of_experts_are_distinct_whatever_was_given(names: list[str]):
     entries = tuple(ModelEntry(model=Path("m"), name=name) for name in names)
-    found = Recipe(base_model=Path("b"), models=entries).expert_names
-    assert len({name.casefold() for name in found}) == len(names)
-    for name, given_name in zip(found, names, strict=True):
-        alone = [other.casefold() for other in names].count(given_name.casefold()) == 1
+    expert_names = Recipe(base_model=Path("b"), models=entries).expert_names
+    assert len({name.casefold() for name in expert_names}) == len(names)
+    for name, given_name in zip(expert_names, names, strict=True):
+        alone = [candidate.casefold() for candidate in names].count(given_name.casefold()) == 1
         assert name == given_name if alone else name.startswith(f"{given_name}-")
 
 
@@ -197,10 +197,10 @@ def small_parts(monkeypatch) -> None:
 
 
 def test_a_merge_stops_unless_told_otherwise(roberta: Family, broken: Path, tmp_path):
-    others = (roberta.experts["task1"], roberta.experts["task2"])
+    healthy_experts = (roberta.experts["task1"], roberta.experts["task2"])
     before = threading.enumerate()
     with pytest.raises(NonFiniteError) as caught:
-        merged(recipe(roberta.base, broken, *others), tmp_path / "store")
+        merged(recipe(roberta.base, broken, *healthy_experts), tmp_path / "store")
     error = caught.value
     assert set(threading.enumerate()) <= set(before)  # its traceback keeps none alive
     rows = load_file(roberta.base / "model.safetensors")[EMBEDDING].shape[0]
@@ -212,15 +212,15 @@ def test_a_merge_stops_unless_told_otherwise(roberta: Family, broken: Path, tmp_
 def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
     roberta: Family, broken: Path, tmp_path
 ):
-    whole = roberta.experts["task0"]
-    others = (roberta.experts["task1"], roberta.experts["task2"])
-    skipping = recipe(roberta.base, broken, *others, choice=NonFinite.SKIP_EXPERT)
-    found = merged(skipping, tmp_path / "found")
-    without = merged(recipe(roberta.base, *others), tmp_path / "without")
-    healthy = merged(recipe(roberta.base, whole, *others), tmp_path / "healthy")
-    for name, tensor in found.items():
+    healthy_expert = roberta.experts["task0"]
+    healthy_experts = (roberta.experts["task1"], roberta.experts["task2"])
+    skipping = recipe(roberta.base, broken, *healthy_experts, choice=NonFinite.SKIP_EXPERT)
+    tensors = merged(skipping, tmp_path / "found")
+    without = merged(recipe(roberta.base, *healthy_experts), tmp_path / "without")
+    healthy = merged(recipe(roberta.base, healthy_expert, *healthy_experts), tmp_path / "healthy")
+    for name, tensor in tensors.items():
         assert torch.equal(tensor, (without if name in BROKEN else healthy)[name]), name
-    assert not torch.equal(found[MATRIX], healthy[MATRIX])
+    assert not torch.equal(tensors[MATRIX], healthy[MATRIX])
     reported = reports(tmp_path / "found")
     assert {name for name, report in reported.items() if report.non_finite} == set(BROKEN)
     assert set(reported[MATRIX].energies or ()) == {"task1", "task2"}
@@ -230,9 +230,9 @@ def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
 
 def test_keeping_the_bases_tensor(roberta: Family, broken: Path, tmp_path):
     experts = (broken, roberta.experts["task1"])
-    found = merged(recipe(roberta.base, *experts, choice=NonFinite.KEEP_BASE), tmp_path / "store")
+    tensors = merged(recipe(roberta.base, *experts, choice=NonFinite.KEEP_BASE), tmp_path / "store")
     base = load_file(roberta.base / "model.safetensors")
-    assert all(torch.equal(found[name], base[name]) for name in BROKEN)
+    assert all(torch.equal(tensors[name], base[name]) for name in BROKEN)
     report = reports(tmp_path / "store")[EMBEDDING]
     assert report.non_finite == ("task0",)
     assert report.notes[0].startswith("The base's tensor is kept: `task0` has 2 NaN values")
@@ -241,8 +241,8 @@ def test_keeping_the_bases_tensor(roberta: Family, broken: Path, tmp_path):
 def test_without_any_finite_expert_the_bases_tensor_is_kept(
     roberta: Family, broken: Path, tmp_path
 ):
-    found = merged(recipe(roberta.base, broken, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
-    assert torch.equal(found[MATRIX], load_file(roberta.base / "model.safetensors")[MATRIX])
+    tensors = merged(recipe(roberta.base, broken, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
+    assert torch.equal(tensors[MATRIX], load_file(roberta.base / "model.safetensors")[MATRIX])
 
 
 @pytest.mark.parametrize("choice", NonFinite)
@@ -253,9 +253,9 @@ def test_nothing_can_stand_in_for_the_base_or_for_a_head(
         merged(recipe(broken, roberta.experts["task1"], choice=choice), tmp_path / "base")
     assert caught.value.path == broken
     head = {"classifier.out_proj.bias": torch.tensor([math.nan, 0.0])}
-    own = damaged(roberta.experts["task0"], tmp_path / "task0", head)
+    damaged_expert = damaged(roberta.experts["task0"], tmp_path / "task0", head)
     with pytest.raises(NonFiniteError, match=r"classifier.out_proj.bias.*first at \[0\]"):
-        merged(recipe(roberta.base, own, choice=choice), tmp_path / "head")
+        merged(recipe(roberta.base, damaged_expert, choice=choice), tmp_path / "head")
     assert not (tmp_path / "head").exists()
 
 
@@ -282,9 +282,9 @@ def test_the_comparison_of_the_experts_follows_the_choice(roberta: Family, broke
         (NonFinite.KEEP_BASE, set()),
     ):
         events = analyse(prepare(replace(stopping, non_finite=choice)))
-        found = {event.statistics.name: event.statistics for event in events}
-        assert set(found[MATRIX].energies) == there
-        assert set(found[MATRIX.replace("1", "0")].energies) == {"task0", "task1", "task2"}
+        statistics = {event.statistics.name: event.statistics for event in events}
+        assert set(statistics[MATRIX].energies) == there
+        assert set(statistics[MATRIX.replace("1", "0")].energies) == {"task0", "task1", "task2"}
 
 
 def test_the_card_names_every_such_tensor(roberta: Family, broken: Path, tmp_path):

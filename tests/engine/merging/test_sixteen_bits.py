@@ -45,17 +45,17 @@ def models(folder: Path, dtype: torch.dtype, *, opposed: bool = False) -> list[P
 
     def noise(size: float) -> dict[str, Tensor]:
         drawn = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
-        return {name: each * size for name, each in drawn.items()}
+        return {name: tensor * size for name, tensor in drawn.items()}
 
-    base = {name: each.to(dtype).float() for name, each in noise(0.02).items()}
+    base = {name: tensor.to(dtype).float() for name, tensor in noise(0.02).items()}
     changes = [noise(0.002) for _ in range(3)]
     if opposed:
         step = 2**-6
-        base = {name: torch.round(each / 2**-4) * 2**-4 for name, each in base.items()}
-        signs = {name: (each > 0.001) * 2.0 - 1.0 for name, each in changes[0].items()}
+        base = {name: torch.round(tensor / 2**-4) * 2**-4 for name, tensor in base.items()}
+        signs = {name: (change > 0.001) * 2.0 - 1.0 for name, change in changes[0].items()}
         changes = [{name: sign * way * step for name, sign in signs.items()} for way in (1, -1)]
-        changes.append({name: -step * (each > 0.003) for name, each in noise(0.002).items()})
-    everything = [base] + [{name: base[name] + own[name] for name in base} for own in changes]
+        changes.append({name: -step * (change > 0.003) for name, change in noise(0.002).items()})
+    everything = [base] + [{name: base[name] + change[name] for name in base} for change in changes]
     return [
         save(folder / f"model{n}", {name: tensor.to(dtype) for name, tensor in tensors.items()})
         for n, tensors in enumerate(everything)
@@ -83,24 +83,24 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["kept", "read again"])
+@pytest.mark.parametrize("in_memory", [True, False], ids=["kept", "read again"])
 @pytest.mark.parametrize("opposed", [False, True], ids=["noise", "balanced signs"])
 @pytest.mark.parametrize(("method", "parameters"), CASES, ids=str)
 def test_parts_give_the_bits_of_the_whole(
-    method: str, parameters: dict[str, Any], opposed: bool, kept: bool, tmp_path, monkeypatch
+    method: str, parameters: dict[str, Any], opposed: bool, in_memory: bool, tmp_path, monkeypatch
 ):
-    if not kept:
+    if not in_memory:
         monkeypatch.setattr(requirements, "KEPT_BYTES", 0)
     base, *experts = models(tmp_path, torch.bfloat16, opposed=opposed)
     recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
-    found = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu")
+    outputs = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu")
     of = METHODS[method]
     checked = checked_parameters(METHODS[method], parameters)
-    tensors = {name: deltas_of(recipe, name) for name in found}
+    tensors = {name: deltas_of(recipe, name) for name in outputs}
     findings = surveyed_model(of, checked, [deltas for _, deltas in tensors.values()])
     for name, (start, deltas) in tensors.items():
-        whole = of.merge(deltas, [1.0] * 3, checked, findings=findings, base=start).delta
-        assert torch.equal(found[name], start + whole), name
+        expected = of.merge(deltas, [1.0] * 3, checked, findings=findings, base=start).delta
+        assert torch.equal(outputs[name], start + expected), name
 
 
 def test_the_cases_hold_balanced_signs(tmp_path):
@@ -130,8 +130,8 @@ def test_what_was_taken_for_granted_is_merged_again(tmp_path):
         assert starts == once * times
         start, deltas = deltas_of(prepared.plan.recipe, row.name)
         checked = checked_parameters(METHODS["ties"], parameters)
-        whole = METHODS["ties"].merge(deltas, [1.0] * 3, checked, base=start).delta
-        assert work.report.delta_norm == pytest.approx(float(whole.norm()))
+        expected = METHODS["ties"].merge(deltas, [1.0] * 3, checked, base=start).delta
+        assert work.report.delta_norm == pytest.approx(float(expected.norm()))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -150,9 +150,9 @@ def test_the_output_is_the_rounding_of_the_formula_in_float64(
     """float32 may decide a tie of two neighbours otherwise: in one of a thousand entries."""
     base, *experts = models(tmp_path, dtype)
     recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
-    found = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu", as_output=True)
+    outputs = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu", as_output=True)
     differ = entries = 0
-    for name, values in found.items():
+    for name, values in outputs.items():
         start, deltas = deltas_of(recipe, name)
         merged = torch.tensor(formula(torch.stack(deltas).double().numpy()))
         exact = (start.double() + merged.reshape(start.shape)).to(dtype)

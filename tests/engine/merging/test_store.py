@@ -32,7 +32,7 @@ from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
-def whole(prepared: Prepared, tmp_path_factory) -> Path:
+def finished_store(prepared: Prepared, tmp_path_factory) -> Path:
     store = tmp_path_factory.mktemp("whole") / "store"
     list(merge(prepared, store))
     return store
@@ -58,12 +58,12 @@ def test_events_tell_the_whole_story(prepared: Prepared, tmp_path):
     assert isinstance(last, MergeFinished)
 
 
-@pytest.mark.parametrize("left", [41, 22, 1, 0])
+@pytest.mark.parametrize("missing", [41, 22, 1, 0])
 def test_a_stopped_merge_resumes_to_the_same_bits(
-    prepared: Prepared, whole: Path, tmp_path, left: int
+    prepared: Prepared, finished_store: Path, tmp_path, missing: int
 ):
     store = tmp_path / "store"
-    tensors = sum(row.in_base for row in prepared.plan.rows) - left
+    tensors = sum(row.in_base for row in prepared.plan.rows) - missing
     stopped_merge(prepared, store, tensors)
     with pytest.raises(OutputError, match="not complete"):
         read_finished(store)
@@ -72,11 +72,11 @@ def test_a_stopped_merge_resumes_to_the_same_bits(
     assert started.done == tensors
     assert len(started.reports) == tensors
     list(events)
-    assert bits(store / MODEL) == bits(whole / MODEL)
+    assert bits(store / MODEL) == bits(finished_store / MODEL)
 
 
 def test_a_cut_journal_line_and_flipped_bytes_are_merged_again(
-    prepared: Prepared, whole: Path, tmp_path
+    prepared: Prepared, finished_store: Path, tmp_path
 ):
     store = tmp_path / "store"
     stopped_merge(prepared, store, 9)
@@ -85,7 +85,7 @@ def test_a_cut_journal_line_and_flipped_bytes_are_merged_again(
     data = bytearray((store / MODEL / "model.safetensors").read_bytes())
     written = next(row for row in prepared.plan.rows if row.in_base)
     index = data.find(
-        load_file(whole / MODEL / "model.safetensors")[written.name].numpy().tobytes()
+        load_file(finished_store / MODEL / "model.safetensors")[written.name].numpy().tobytes()
     )
     data[index] ^= 1
     (store / MODEL / "model.safetensors").write_bytes(data)
@@ -93,19 +93,19 @@ def test_a_cut_journal_line_and_flipped_bytes_are_merged_again(
     assert isinstance(started, MergeStarted)
     assert started.done == 7
     list(events)
-    assert bits(store / MODEL) == bits(whole / MODEL)
+    assert bits(store / MODEL) == bits(finished_store / MODEL)
 
 
 def test_resuming_follows_no_link(prepared: Prepared, tmp_path):
     """In the place of every file and folder of a store, the store itself, and beside them."""
-    whole = tmp_path / "begun"
-    stopped_merge(prepared, whole, 9)
-    inside = [path.relative_to(whole) for path in whole.rglob("*")]
+    begun = tmp_path / "begun"
+    stopped_merge(prepared, begun, 9)
+    inside = [path.relative_to(begun) for path in begun.rglob("*")]
     assert {Path(JOURNAL), Path(MODEL), Path(MODEL, "model.safetensors")} <= set(inside)
     for number, name in enumerate([*inside, Path(), Path("training"), Path(MODEL, "config.json")]):
         store = tmp_path / f"store-{number}"
         elsewhere = tmp_path / f"elsewhere-{number}"
-        shutil.copytree(whole, store)
+        shutil.copytree(begun, store)
         if (store / name).exists():
             (store / name).rename(elsewhere)
         else:
@@ -157,24 +157,26 @@ def test_a_folder_of_someone_else_is_never_removed(prepared: Prepared, tmp_path)
     assert (tmp_path / "mine.txt").exists()
 
 
-def test_export_rounds_once_and_shards(prepared: Prepared, whole: Path, tmp_path):
-    events = list(export(whole, tmp_path / "out", ModelExport(dtype="bfloat16", gigabytes=20e-6)))
+def test_export_rounds_once_and_shards(prepared: Prepared, finished_store: Path, tmp_path):
+    events = list(
+        export(finished_store, tmp_path / "out", ModelExport(dtype="bfloat16", gigabytes=20e-6))
+    )
     last = events[-1]
     assert "model.safetensors.index.json" in last.files
-    kept = load_file(whole / MODEL / "model.safetensors")
+    stored = load_file(finished_store / MODEL / "model.safetensors")
     written = {
         name: tensor
         for path in (tmp_path / "out").glob("*.safetensors")
         for name, tensor in load_file(path).items()
     }
-    assert written.keys() == kept.keys()
+    assert written.keys() == stored.keys()
     assert all(
-        torch.equal(written[name], tensor.to(torch.bfloat16)) for name, tensor in kept.items()
+        torch.equal(written[name], tensor.to(torch.bfloat16)) for name, tensor in stored.items()
     )
     assert (tmp_path / "out" / "heads" / "task0.safetensors").exists()
 
 
-def test_export_that_overflows_leaves_nothing(whole: Path, roberta: Family, tmp_path):
+def test_export_that_overflows_leaves_nothing(finished_store: Path, roberta: Family, tmp_path):
     base = load_file(roberta.base / "model.safetensors")
     big = {name: tensor * 1e6 for name, tensor in base.items()}
     from safetensors.torch import save_file
@@ -202,11 +204,11 @@ def test_a_store_has_one_merge_at_a_time(prepared: Prepared, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
-def test_publish_moves_the_store(prepared: Prepared, whole: Path, tmp_path):
+def test_publish_moves_the_store(prepared: Prepared, finished_store: Path, tmp_path):
     list(merge(prepared, tmp_path / ".out.partial", as_output=True))
     publish(tmp_path / ".out.partial", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert bits(tmp_path / "out") == bits(whole / MODEL)  # the base is float32
+    assert bits(tmp_path / "out") == bits(finished_store / MODEL)  # the base is float32
 
 
 def test_a_merge_without_experts_is_refused(roberta: Family, tmp_path):

@@ -76,8 +76,8 @@ def test_methods_see_the_whole_model(method: str, models: list[Path], tmp_path):
         "localize_stitch": lambda d: oracle.localize_stitch(d, 0.05),
         "pcb": lambda d: 1.2 * oracle.pcb(d, 0.05),
     }[method](changes(models))
-    found = merged(recipe_of(models, method), tmp_path / "store")
-    assert oracle.relative_error(found, expected) < 1e-5
+    delta = merged(recipe_of(models, method), tmp_path / "store")
+    assert oracle.relative_error(delta, expected) < 1e-5
 
 
 def test_a_merge_reports_how_far_the_survey_is(models: list[Path], tmp_path):
@@ -94,22 +94,22 @@ def test_a_merge_reports_how_far_the_survey_is(models: list[Path], tmp_path):
 def test_resuming_merges_with_the_same_survey(damage: str, models: list[Path], tmp_path):
     recipe = recipe_of(models)
     store = tmp_path / "store"
-    whole = merged(recipe, tmp_path / "whole")
+    uninterrupted = merged(recipe, tmp_path / "whole")
     stopped_merge(prepare(recipe), store, device="cpu")
-    kept = store / SURVEY
-    assert kept.exists()
+    survey_file = store / SURVEY
+    assert survey_file.exists()
     if damage == "gone":
-        kept.unlink()
+        survey_file.unlink()
     elif damage == "half":
-        kept.write_text(kept.read_text()[:30])
+        survey_file.write_text(survey_file.read_text()[:30])
     elif damage == "foreign":
-        kept.write_text("[1, 2]")
+        survey_file.write_text("[1, 2]")
     elif damage == "other":
-        content = kept.read_text()
+        content = survey_file.read_text()
         digits = re.search(r"0\.\d(\d)", content)
         index = digits.start(1)
-        kept.write_text(f"{content[:index]}{9 - int(content[index])}{content[index + 1 :]}")
-    np.testing.assert_array_equal(merged(recipe, store, resume=True), whole)
+        survey_file.write_text(f"{content[:index]}{9 - int(content[index])}{content[index + 1 :]}")
+    np.testing.assert_array_equal(merged(recipe, store, resume=True), uninterrupted)
 
 
 def test_resuming_does_not_look_again(models: list[Path], tmp_path):
@@ -123,11 +123,11 @@ def test_resuming_does_not_look_again(models: list[Path], tmp_path):
 def test_what_is_merged_otherwise_does_not_count(models: list[Path], tmp_path):
     rule = Override(pattern="*.0.*", merge_method="linear")
     recipe = recipe_of(models, overrides=(rule,))
-    found = merged(recipe, tmp_path / "store")
+    delta = merged(recipe, tmp_path / "store")
     deltas = changes(models)
     first = 40 * 16 + 40
-    assert oracle.relative_error(found[:first], deltas[:, :first].mean(axis=0)) < 1e-5
-    assert oracle.relative_error(found[first:], oracle.ties(deltas[:, first:], 0.2)) < 1e-5
+    assert oracle.relative_error(delta[:first], deltas[:, :first].mean(axis=0)) < 1e-5
+    assert oracle.relative_error(delta[first:], oracle.ties(deltas[:, first:], 0.2)) < 1e-5
 
 
 def test_other_parameters_are_another_survey(models: list[Path]):
@@ -157,13 +157,13 @@ def with_nan(models: list[Path]) -> None:
 def test_an_expert_with_nan_is_left_out_of_that_tensor_alone(models: list[Path], tmp_path):
     with_nan(models)
     recipe = recipe_of(models, non_finite=NonFinite.SKIP_EXPERT)
-    found = merged(recipe, tmp_path / "store")
+    delta = merged(recipe, tmp_path / "store")
     deltas = changes(models)
     bias = SHAPES["blocks.1.up.bias"][0]
     trimmed = np.array([oracle.largest(delta, 0.2) for delta in (deltas[0], deltas[2])])
     without = np.append(oracle.largest(deltas[1, :-bias], 0.2), np.zeros(bias))
     expected = oracle.elect(np.insert(trimmed, 1, without, axis=0))
-    assert oracle.relative_error(found, expected) < 1e-5
+    assert oracle.relative_error(delta, expected) < 1e-5
 
 
 def test_a_survey_stops_at_nan_where_the_recipe_says_so(models: list[Path], tmp_path):

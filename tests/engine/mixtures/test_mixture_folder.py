@@ -129,9 +129,9 @@ def test_each_expert_has_its_own_mlp_and_the_rest_is_the_base(tmp_path: Path) ->
                 assert torch.equal(matrix, expert[f"{start}.mlp.{dense}.weight"])
         router = written.pop(f"{start}.block_sparse_moe.gate.weight")
         assert torch.equal(router, routers.of_block(block))
-    rest = {name: tensor for name, tensor in models[0].items() if ".mlp." not in name}
-    assert written.keys() == rest.keys()
-    assert all(torch.equal(tensor, rest[name]) for name, tensor in written.items())
+    base_tensors = {name: tensor for name, tensor in models[0].items() if ".mlp." not in name}
+    assert written.keys() == base_tensors.keys()
+    assert all(torch.equal(tensor, base_tensors[name]) for name, tensor in written.items())
 
 
 def test_experts_are_written_in_the_format_of_the_base(tmp_path: Path) -> None:

@@ -67,13 +67,13 @@ def test_experts_of_another_class_are_named(tmp_path: Path, base: str, expert: s
 def test_a_model_of_another_size_is_named(
     tmp_path: Path, llama: DenseModel, settings: dict[str, Any]
 ) -> None:
-    other = dense_model(dense_folder(tmp_path / "other", "llama", **settings))
-    _refused(MismatchError, _models(llama, llama, other), "other", "size")
+    misfit = dense_model(dense_folder(tmp_path / "other", "llama", **settings))
+    _refused(MismatchError, _models(llama, llama, misfit), "other", "size")
 
 
 def test_another_activation_is_named(tmp_path: Path, llama: DenseModel) -> None:
-    other = dense_model(dense_folder(tmp_path / "other", "llama", hidden_act="gelu"))
-    _refused(MismatchError, _models(llama, llama, other), "other", "'gelu'", "'silu'")
+    misfit = dense_model(dense_folder(tmp_path / "other", "llama", hidden_act="gelu"))
+    _refused(MismatchError, _models(llama, llama, misfit), "other", "'gelu'", "'silu'")
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_biases_without_a_place_are_named(
 
 
 def test_biases_of_an_experts_mlp_are_named(tmp_path: Path, llama: DenseModel) -> None:
-    other = dense_model(dense_folder(tmp_path / "other", "llama", mlp_bias=True))
-    _refused(MismatchError, _models(llama, llama, other), "other", "mlp.", "bias")
+    misfit = dense_model(dense_folder(tmp_path / "other", "llama", mlp_bias=True))
+    _refused(MismatchError, _models(llama, llama, misfit), "other", "mlp.", "bias")
 
 
 def test_biases_with_a_place_are_planned(tmp_path: Path) -> None:

@@ -109,29 +109,29 @@ def test_a_token_without_a_row_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("done", [1, 2, 3])
 def test_routers_go_on_after_the_block_where_they_stopped(tmp_path: Path, done: int) -> None:
     folder = dense_folder(tmp_path / "base", "llama")
-    whole = routers_of(GateMode.HIDDEN, folder, EXPERTS).weights_BEH
-    kept = tmp_path / "routers.safetensors"
+    uninterrupted_BEH = routers_of(GateMode.HIDDEN, folder, EXPERTS).weights_BEH
+    file = tmp_path / "routers.safetensors"
     stopped = PromptRouters(GateMode.HIDDEN, open_checkpoint(folder), EXPERTS)
-    events = stopped.computed(kept, ReadChecksums())
+    events = stopped.computed(file, ReadChecksums())
     for _ in range(done):
         next(events)
     resumed = PromptRouters(GateMode.HIDDEN, open_checkpoint(folder), EXPERTS)
-    progress = [event.done for event in resumed.computed(kept, ReadChecksums())]
+    progress = [event.done for event in resumed.computed(file, ReadChecksums())]
     assert progress == list(range(done, 4))
-    assert torch.equal(resumed.weights_BEH, whole)
+    assert torch.equal(resumed.weights_BEH, uninterrupted_BEH)
 
 
 def test_a_damaged_file_of_routers_is_computed_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = dense_folder(tmp_path / "base", "llama")
-    kept = tmp_path / "routers.safetensors"
+    file = tmp_path / "routers.safetensors"
     first = PromptRouters(GateMode.HIDDEN, open_checkpoint(folder), EXPERTS)
-    for _ in first.computed(kept, ReadChecksums()):
+    for _ in first.computed(file, ReadChecksums()):
         pass
-    kept.write_bytes(kept.read_bytes()[:-4] + b"\0\0\0\1")
+    file.write_bytes(file.read_bytes()[:-4] + b"\0\0\0\1")
     second = PromptRouters(GateMode.HIDDEN, open_checkpoint(folder), EXPERTS)
-    assert len(list(second.computed(kept, ReadChecksums()))) == 3
+    assert len(list(second.computed(file, ReadChecksums()))) == 3
     assert torch.equal(second.weights_BEH, first.weights_BEH)
     assert "computed again" in caplog.text
 

@@ -23,16 +23,16 @@ def test_examples_of_a_batch_have_the_mean_of_their_weights(shape: tuple[int, ..
     shared = torch.rand(T).double()
     changes = ExpertChanges(router, parts, biases if biased else None, shared)
     layer = nn.Linear(H, OUT, bias=biased, dtype=torch.float64)
-    given = torch.randn(*shape).double().requires_grad_()
-    found = changes.outputs(layer, layer.weight, given)
-    share_T = torch.stack([router(each[None])[0] for each in given]).mean(dim=0) - shared
-    expected = layer(given)
+    inputs = torch.randn(*shape).double().requires_grad_()
+    outputs = changes.outputs(layer, layer.weight, inputs)
+    share_T = torch.stack([router(example[None])[0] for example in inputs]).mean(dim=0) - shared
+    expected = layer(inputs)
     for t in range(T):
-        expected = expected + share_T[t] * (given @ parts[t].T + biased * biases[t])
-    torch.testing.assert_close(found, expected)
-    wanted = (given, router.hidden, router.out, router.out_bias)
+        expected = expected + share_T[t] * (inputs @ parts[t].T + biased * biases[t])
+    torch.testing.assert_close(outputs, expected)
+    variables = (inputs, router.hidden, router.out, router.out_bias)
     ours, theirs = (
-        torch.autograd.grad(value.square().sum(), wanted, retain_graph=True)
-        for value in (found, expected)
+        torch.autograd.grad(value.square().sum(), variables, retain_graph=True)
+        for value in (outputs, expected)
     )
     torch.testing.assert_close(ours, theirs)

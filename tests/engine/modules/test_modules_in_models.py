@@ -34,8 +34,8 @@ def merged(family: Family, method: str, out: Path, **options: Any) -> Path:
 
 def logits(model: Any, **inputs: torch.Tensor) -> torch.Tensor:
     with torch.inference_mode():
-        found: torch.Tensor = model(**inputs).logits
-    return found
+        output: torch.Tensor = model(**inputs).logits
+    return output
 
 
 def tokens(count: int = 5, length: int = 9, seed: int = 0) -> torch.Tensor:
@@ -60,9 +60,9 @@ def test_byom_keeps_the_largest_entries_of_the_whole_model(gpt2: Family, tmp_pat
     base = load_file(gpt2.base / "model.safetensors")
     names = [name for name in base if name in task_state(gpt2, "task1")]
     expected = oracle.byom({name: deltas_of(gpt2, name) for name in names}, 1, 0.4, 0.05)
-    found = dict(open_task(out, "task1").tensors())
+    tensors = dict(open_task(out, "task1").tensors())
     for name in names:
-        change = found[name].double().numpy() - base[name].double().numpy()
+        change = tensors[name].double().numpy() - base[name].double().numpy()
         np.testing.assert_allclose(change, expected[name], atol=1e-6)
 
 
@@ -72,19 +72,22 @@ def test_byom_keeps_the_largest_entries_of_the_whole_model(gpt2: Family, tmp_pat
 def test_byom_with_all_of_it_is_the_expert(gpt2: Family, tmp_path, parameters: dict[str, Any]):
     out = merged(gpt2, "byom", tmp_path / "out", parameters=parameters)
     model = ace_gui.load_model(out, task="task1")
-    own = transformers.AutoModelForSequenceClassification.from_pretrained(gpt2.experts["task1"])
-    assert type(model) is type(own)
-    given = tokens()
+    expert = transformers.AutoModelForSequenceClassification.from_pretrained(gpt2.experts["task1"])
+    assert type(model) is type(expert)
+    token_ids = tokens()
     torch.testing.assert_close(
-        logits(model, input_ids=given), logits(own.eval(), input_ids=given), rtol=0, atol=1e-5
+        logits(model, input_ids=token_ids),
+        logits(expert.eval(), input_ids=token_ids),
+        rtol=0,
+        atol=1e-5,
     )
 
 
 def test_byom_of_next_to_nothing_is_the_merge(gpt2: Family, tmp_path):
     out = merged(gpt2, "byom", tmp_path / "out", parameters={"density": 1e-9})
-    kept = dict(open_task(out, "task0").tensors())
+    tensors = dict(open_task(out, "task0").tensors())
     plain = load_file(out / "model.safetensors")
-    changed = sum(int((kept[name] != plain[name]).sum()) for name in plain if name in kept)
+    changed = sum(int((tensors[name] != plain[name]).sum()) for name in plain if name in tensors)
     assert changed <= 1  # the one entry that is always kept
 
 
@@ -103,7 +106,7 @@ def test_smile_layer_by_its_formula(rank: int, gate: int, top: int):
     generator = torch.Generator().manual_seed(1)
     deltas = torch.randn(4, 12, 18, generator=generator, dtype=torch.float64)
     biases = torch.randn(4, 12, generator=generator, dtype=torch.float64)
-    given = torch.randn(30, 18, generator=generator, dtype=torch.float64)
+    inputs = torch.randn(30, 18, generator=generator, dtype=torch.float64)
     triplets = [oracle.triplets(delta.numpy(), rank) for delta in deltas]
     experts = SmileExperts(
         [torch.tensor(u * s) for u, s, _ in triplets],
@@ -113,9 +116,9 @@ def test_smile_layer_by_its_formula(rank: int, gate: int, top: int):
         top=top,
         outputs=None,
     )
-    found, weights = experts(given)
-    expected, shares = oracle.smile(deltas.numpy(), biases.numpy(), given.numpy(), rank, gate, top)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9, atol=1e-12)
+    outputs, weights = experts(inputs)
+    expected, shares = oracle.smile(deltas.numpy(), biases.numpy(), inputs.numpy(), rank, gate, top)
+    np.testing.assert_allclose(outputs.numpy(), expected, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(weights.numpy(), shares, rtol=1e-9)
 
 
@@ -131,12 +134,12 @@ def test_smile_in_a_model_by_its_formula(gpt2: Family, smile: Path):
     seen: list[torch.Tensor] = []
     layer.register_forward_hook(lambda _layer, args, output: seen.extend((args[0], output)))
     logits(model, input_ids=tokens(1))
-    given, output = (each[0].double().numpy() for each in seen)
+    inputs, output = (tensor[0].double().numpy() for tensor in seen)
     bias = f"{MATRIX.removesuffix('weight')}bias"
     base = load_file(gpt2.base / "model.safetensors")
     deltas = deltas_of(gpt2, MATRIX).transpose(0, 2, 1)
-    expected, _ = oracle.smile(deltas, deltas_of(gpt2, bias), given, 32, given.shape[1] // 2, 1)
-    expected += given @ base[MATRIX].double().numpy() + base[bias].double().numpy()
+    expected, _ = oracle.smile(deltas, deltas_of(gpt2, bias), inputs, 32, inputs.shape[1] // 2, 1)
+    expected += inputs @ base[MATRIX].double().numpy() + base[bias].double().numpy()
     np.testing.assert_allclose(output, expected, atol=1e-6)
 
 
@@ -152,11 +155,13 @@ def test_smile_of_full_rank_whose_gate_is_known_is_the_expert(tmp_path):
         model.save_pretrained(tmp_path / name)
     family = Family(base=tmp_path / "base", experts={n: tmp_path / n for n in ("one", "none")})
     out = merged(family, "smile", tmp_path / "out", parameters={"rank": 64})
-    own = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "one").eval()
-    given = {"input_ids": tokens(4) % 17}
-    found = logits(ace_gui.load_model(out).double(), **given)
-    torch.testing.assert_close(found, logits(own.double(), **given), rtol=0, atol=1e-6)
-    assert (found - logits(base.double(), **given)).abs().max() > 0.01
+    expert = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "one"
+    ).eval()
+    arguments = {"input_ids": tokens(4) % 17}
+    output = logits(ace_gui.load_model(out).double(), **arguments)
+    torch.testing.assert_close(output, logits(expert.double(), **arguments), rtol=0, atol=1e-6)
+    assert (output - logits(base.double(), **arguments)).abs().max() > 0.01
 
 
 def test_smile_in_a_fused_projection_that_was_split(tmp_path):
@@ -167,18 +172,18 @@ def test_smile_in_a_fused_projection_that_was_split(tmp_path):
     seen: list[torch.Tensor] = []
     layer.register_forward_hook(lambda _layer, args, output: seen.extend((args[0], output)))
     logits(model, input_ids=tokens(1))
-    given, output = (each[0].double().numpy() for each in seen)
+    inputs, output = (tensor[0].double().numpy() for tensor in seen)
     name = "gpt_neox.layers.0.attention.query_key_value"
     base = load_file(family.base / "model.safetensors")
     deltas = deltas_of(family, f"{name}.weight")
     biases = deltas_of(family, f"{name}.bias")
-    expected = given @ base[f"{name}.weight"].double().numpy().T
+    expected = inputs @ base[f"{name}.weight"].double().numpy().T
     expected += base[f"{name}.bias"].double().numpy()
     rows = np.arange(96).reshape(4, 3, 8)  # query, key, value in every head
     for which in range(3):
-        own = rows[:, which].reshape(-1)
-        expected[:, own] += oracle.smile(
-            deltas[:, own], biases[:, own], given, 32, given.shape[1] // 2, 1
+        indices = rows[:, which].reshape(-1)
+        expected[:, indices] += oracle.smile(
+            deltas[:, indices], biases[:, indices], inputs, 32, inputs.shape[1] // 2, 1
         )[0]
     np.testing.assert_allclose(output, expected, atol=1e-6)
 
@@ -210,15 +215,15 @@ def test_a_model_with_modules_writes_each_text_as_if_alone(tmp_path):
         experts[f"e{seed}"] = tmp_path / f"e{seed}"
     out = merged(dataclasses.replace(family, experts=experts), "smile", tmp_path / "out")
     model = ace_gui.load_model(out)
-    given = torch.tensor([[4, 5, 6], [7, 8, 9], [5, 5, 5]])
+    prompts = torch.tensor([[4, 5, 6], [7, 8, 9], [5, 5, 5]])
     options = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
-    together = model.generate(given, **options)
-    for row, own in zip(together, given, strict=True):
-        alone = model.generate(own[None], **options)[0]
+    together = model.generate(prompts, **options)
+    for row, prompt in zip(together, prompts, strict=True):
+        alone = model.generate(prompt[None], **options)[0]
         assert torch.equal(row[: len(alone)], alone)
-        whole = logits(model, input_ids=alone[None, :-1])[0].argmax(dim=1)
-        assert torch.equal(whole[2:], alone[3:])  # with a cache as without
-    beams = model.generate(given[:1], **options, num_beams=3)
+        predicted = logits(model, input_ids=alone[None, :-1])[0].argmax(dim=1)
+        assert torch.equal(predicted[2:], alone[3:])  # with a cache as without
+    beams = model.generate(prompts[:1], **options, num_beams=3)
     assert beams.shape[0] == 1
 
 
@@ -231,8 +236,8 @@ def test_a_task_gets_its_head_and_another_is_refused(smile: Path):
 def test_a_task_of_a_routed_merge_as_a_plain_folder(smile: Path, tmp_path):
     out = write_task_model(smile, "task2", tmp_path / "task")
     assert not {MODULES, MANIFEST} & {path.name for path in out.iterdir()}
-    own = transformers.AutoModelForSequenceClassification.from_pretrained(out)
-    assert own.config.num_labels == 4
+    task_model = transformers.AutoModelForSequenceClassification.from_pretrained(out)
+    assert task_model.config.num_labels == 4
 
 
 def test_a_merge_of_a_folder_with_modules_does_not_inherit_them(

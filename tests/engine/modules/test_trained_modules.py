@@ -35,9 +35,9 @@ GIVEN = torch.tensor([[4, 5, 6, 7], [9, 8, 7, 6], [5, 5, 12, 5]])
 def merged(file: Path, out: Path, method: str, **parameters: Any) -> Path:
     document = json.loads(file.read_text())
     recipe = {**document, "merge_method": method, "parameters": parameters}
-    own = file.with_name(f"{method}.yaml")
-    own.write_text(json.dumps(recipe))
-    return ace_gui.merge(own, out, device="cpu").folder
+    recipe_file = file.with_name(f"{method}.yaml")
+    recipe_file.write_text(json.dumps(recipe))
+    return ace_gui.merge(recipe_file, out, device="cpu").folder
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +65,10 @@ def retrained(folder: Path, copy: Path, **tensors: torch.Tensor) -> Path:
     return copy
 
 
-def logits(model: Any, given: torch.Tensor) -> torch.Tensor:
+def logits(model: Any, token_ids: torch.Tensor) -> torch.Tensor:
     with torch.inference_mode():
-        found: torch.Tensor = model(input_ids=given).logits
-    return found
+        output: torch.Tensor = model(input_ids=token_ids).logits
+    return output
 
 
 def plain(folder: Path) -> Any:
@@ -81,16 +81,16 @@ def test_twin_of_full_rank_with_a_one_hot_router_is_the_expert(
 ):
     bias = torch.tensor([90.0, 0.0] if t == 0 else [0.0, 90.0])
     copy = retrained(twin, tmp_path / "copy", weight=torch.zeros(2, 16), bias=bias)
-    own = plain(gpt2.parent / ("one", "other")[t])
-    found = logits(ace_gui.load_model(copy), GIVEN)
-    torch.testing.assert_close(found, logits(own, GIVEN), rtol=0, atol=2e-5)
+    expert = plain(gpt2.parent / ("one", "other")[t])
+    output = logits(ace_gui.load_model(copy), GIVEN)
+    torch.testing.assert_close(output, logits(expert, GIVEN), rtol=0, atol=2e-5)
 
 
 def test_twin_of_full_rank_with_an_even_router_is_the_mean(gpt2: Path, twin: Path, tmp_path):
     even = retrained(twin, tmp_path / "c", weight=torch.zeros(2, 16), bias=torch.zeros(2))
     mean = merged(gpt2, tmp_path / "mean", "linear")
-    found = logits(ace_gui.load_model(even), GIVEN)
-    torch.testing.assert_close(found, logits(plain(mean), GIVEN), rtol=0, atol=2e-5)
+    output = logits(ace_gui.load_model(even), GIVEN)
+    torch.testing.assert_close(output, logits(plain(mean), GIVEN), rtol=0, atol=2e-5)
 
 
 def change_in(stored: dict[str, torch.Tensor], start: str) -> torch.Tensor:
@@ -109,51 +109,51 @@ def test_twin_by_its_formula(gpt2: Path, tmp_path):
     centre, scale, weight, bias = (
         stored[TRAINED + name].double() for name in ("centre", "scale", "weight", "bias")
     )
-    start = {name: each.clone() for name, each in shared.state_dict().items()}
+    start = {name: tensor.clone() for name, tensor in shared.state_dict().items()}
     changes = []
     for name in ("one", "other"):
-        own = plain(gpt2.parent / name).double().state_dict()
+        state = plain(gpt2.parent / name).double().state_dict()
         changes.append({n: change_in(stored, f"{name}/{n}") for n in start})
         for n in start:
-            expected = compressed(own[n] - start[n], 3)
+            expected = compressed(state[n] - start[n], 3)
             torch.testing.assert_close(changes[-1][n], expected, rtol=0, atol=1e-6)
-    found = logits(ace_gui.load_model(folder).double(), GIVEN)
-    for row, own in zip(found, GIVEN, strict=True):
+    output = logits(ace_gui.load_model(folder).double(), GIVEN)
+    for row, token_ids in zip(output, GIVEN, strict=True):
         shared.load_state_dict(start)
         with torch.no_grad():
-            hidden = shared.transformer(own[None]).last_hidden_state[0].mean(dim=0)
+            hidden = shared.transformer(token_ids[None]).last_hidden_state[0].mean(dim=0)
         share = torch.softmax(weight @ ((hidden - centre) / scale) + bias, dim=0)
         mixed = {
-            n: each + sum(s * c[n] for s, c in zip(share, changes, strict=True))
-            for n, each in start.items()
+            n: tensor + sum(s * c[n] for s, c in zip(share, changes, strict=True))
+            for n, tensor in start.items()
         }
         shared.load_state_dict(mixed)
-        torch.testing.assert_close(row, logits(shared, own[None])[0], rtol=0, atol=1e-6)
+        torch.testing.assert_close(row, logits(shared, token_ids[None])[0], rtol=0, atol=1e-6)
 
 
 def test_free_experts_by_their_formula(gpt2: Path, tmp_path):
     folder = merged(gpt2, tmp_path / "out", "free_merging", density=0.2, cutoff=0.1)
     base = load_file(gpt2.parent / "base" / "model.safetensors")
-    own = [load_file(gpt2.parent / n / "model.safetensors") for n in ("one", "other")]
+    experts = [load_file(gpt2.parent / n / "model.safetensors") for n in ("one", "other")]
     shared = load_file(folder / "model.safetensors")
-    found = dict(open_task(folder, "one").tensors())
+    tensors = dict(open_task(folder, "one").tensors())
     for name in ("transformer.h.0.mlp.c_fc.weight", "transformer.h.1.attn.c_proj.weight"):
-        deltas = [(each[name] - base[name]).double().T.contiguous() for each in own]
+        deltas = [(expert[name] - base[name]).double().T.contiguous() for expert in experts]
         _, (expected, _) = free(deltas, 0.1, 0.2)
         torch.testing.assert_close(
-            (found[name] - shared[name]).double(), expected.T, rtol=0, atol=1e-6
+            (tensors[name] - shared[name]).double(), expected.T, rtol=0, atol=1e-6
         )
 
 
 def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path):
     folder = merged(gpt2, tmp_path / "out", "free_merging", density=0.3)
-    found = logits(ace_gui.load_model(folder), GIVEN)
+    output = logits(ace_gui.load_model(folder), GIVEN)
     models = []
     for name in ("one", "other"):
         models.append(plain(folder))
         models[-1].load_state_dict(dict(open_task(folder, name).tensors()), strict=False)
     options = torch.stack([logits(model, GIVEN) for model in models])
-    nearest = (options - found).abs().amax(dim=(2, 3)).amin(dim=0)
+    nearest = (options - output).abs().amax(dim=(2, 3)).amin(dim=0)
     assert float(nearest.max()) < 1e-6
 
 
@@ -174,12 +174,12 @@ def test_the_other_examples_of_a_batch_change_nothing(gpt2: Path, tmp_path, meth
     assert not torch.equal(logits(plain(tmp_path / "out"), GIVEN), alone)
     options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
     together = model.generate(GIVEN, **options)
-    for row, own in zip(together, GIVEN, strict=True):
-        written = model.generate(own[None], **options)[0]
+    for row, token_ids in zip(together, GIVEN, strict=True):
+        written = model.generate(token_ids[None], **options)[0]
         assert torch.equal(row[: len(written)], written)
     again = plain(tmp_path / "out").state_dict()
-    kept = model.state_dict()
-    assert all(torch.equal(kept[name], again[name]) for name in again)
+    state = model.state_dict()
+    assert all(torch.equal(state[name], again[name]) for name in again)
 
 
 def test_padding_does_not_take_part_in_what_the_router_sees(twin: Path):
@@ -202,9 +202,9 @@ def test_a_router_finds_whose_inputs_they_are_and_falls_where_they_are_shuffled(
     seen[torch.arange(400), owners] += 4
 
     def right(labels: torch.Tensor) -> float:
-        found = fitted(seen[:200], labels[:200].tolist())
-        given = (seen[200:].float() - found[f"{TRAINED}centre"]) / found[f"{TRAINED}scale"]
-        scores = given @ found[f"{TRAINED}weight"].T + found[f"{TRAINED}bias"]
+        router = fitted(seen[:200], labels[:200].tolist())
+        standardised = (seen[200:].float() - router[f"{TRAINED}centre"]) / router[f"{TRAINED}scale"]
+        scores = standardised @ router[f"{TRAINED}weight"].T + router[f"{TRAINED}bias"]
         return float((scores.argmax(dim=1) == owners[200:]).float().mean())
 
     assert right(owners) > 0.9
@@ -241,28 +241,28 @@ def blocks(folder: Path, **tensors: torch.Tensor) -> dict[str, torch.Tensor]:
 def test_wemoe_with_a_one_hot_router_has_the_experts_blocks(
     gpt2: Path, wemoe: Path, tmp_path, t: int
 ):
-    one = torch.eye(2)[t]
-    trained = blocks(wemoe, out=torch.zeros(2, 16), out_bias=one)
+    one_hot = torch.eye(2)[t]
+    trained = blocks(wemoe, out=torch.zeros(2, 16), out_bias=one_hot)
     copy = retrained(wemoe, tmp_path / "copy", **trained)
     state = load_file(wemoe / "model.safetensors")
-    own = load_file(gpt2.parent / ("one", "other")[t] / "model.safetensors")
+    expert_state = load_file(gpt2.parent / ("one", "other")[t] / "model.safetensors")
     expected = plain(wemoe)
-    mlp = {name: each for name, each in own.items() if ".mlp." in name}
+    mlp = {name: tensor for name, tensor in expert_state.items() if ".mlp." in name}
     assert len(mlp) == 8
     expected.load_state_dict({**state, **mlp}, strict=False)
-    found = logits(ace_gui.load_model(copy), GIVEN)
-    torch.testing.assert_close(found, logits(expected, GIVEN), rtol=0, atol=2e-5)
+    output = logits(ace_gui.load_model(copy), GIVEN)
+    torch.testing.assert_close(output, logits(expected, GIVEN), rtol=0, atol=2e-5)
     task = dict(open_task(copy, ("one", "other")[t]).tensors())
-    for name, each in mlp.items():
-        torch.testing.assert_close(task[name], each, rtol=0, atol=1e-6)
+    for name, tensor in mlp.items():
+        torch.testing.assert_close(task[name], tensor, rtol=0, atol=1e-6)
 
 
 def test_wemoe_begins_as_task_arithmetic(gpt2: Path, wemoe: Path, tmp_path):
     copy = retrained(wemoe, tmp_path / "copy", **blocks(wemoe, out=torch.zeros(2, 16)))
-    found = logits(ace_gui.load_model(copy), GIVEN)
-    torch.testing.assert_close(found, logits(plain(wemoe), GIVEN), rtol=0, atol=1e-6)
+    output = logits(ace_gui.load_model(copy), GIVEN)
+    torch.testing.assert_close(output, logits(plain(wemoe), GIVEN), rtol=0, atol=1e-6)
     near = logits(ace_gui.load_model(wemoe), GIVEN)
-    assert 0 < float((near - found).abs().max()) < 0.05
+    assert 0 < float((near - output).abs().max()) < 0.05
 
 
 def test_a_block_by_its_formula(wemoe: Path, tmp_path):
@@ -279,20 +279,22 @@ def test_a_block_by_its_formula(wemoe: Path, tmp_path):
     layer = model.transformer.h[0].mlp.c_fc
     layer.register_forward_hook(lambda _layer, args, output: seen.extend((args[0], output)))
     logits(model, GIVEN[:1])
-    given, output = (each[0].numpy() for each in seen)
+    inputs, output = (tensor[0].numpy() for tensor in seen)
     stored = load_file(copy / MODULES)
     name = "transformer.h.0.mlp.c_fc"
     shared = load_file(copy / "model.safetensors")
 
     def change(what: str) -> list[np.ndarray]:
-        return [stored[f"{each}/{name}.{what}/whole"].double().numpy() for each in ("one", "other")]
+        return [
+            stored[f"{expert}/{name}.{what}/whole"].double().numpy() for expert in ("one", "other")
+        ]
 
     router = {what: tensor.double().numpy() for what, tensor in drawn.items()}
-    shares = oracle.block_shares(given, **router)
+    shares = oracle.block_shares(inputs, **router)
     weight, bias = (shared[f"{name}.{what}"].double().numpy() for what in ("weight", "bias"))
     weight = weight + sum((s - 0.3) * c for s, c in zip(shares, change("weight"), strict=True))
     bias = bias + sum((s - 0.3) * c for s, c in zip(shares, change("bias"), strict=True))
-    np.testing.assert_allclose(output, given @ weight + bias, atol=1e-6)
+    np.testing.assert_allclose(output, inputs @ weight + bias, atol=1e-6)
 
 
 def test_shares_for_another_number_of_experts_are_named_as_such(wemoe: Path, tmp_path):
@@ -310,8 +312,8 @@ def test_shares_for_another_number_of_experts_are_named_as_such(wemoe: Path, tmp
 
 def test_wemoe_learns_to_make_answers_sure(bert: Path, tmp_path):
     def entropy(folder: Path) -> float:
-        found = answers(ace_gui.load_model(folder, task="three")).double()
-        log = torch.log_softmax(found, dim=1)
+        answer_logits = answers(ace_gui.load_model(folder, task="three")).double()
+        log = torch.log_softmax(answer_logits, dim=1)
         return float(-(log.exp() * log).sum(dim=1).mean())
 
     begun = merged(bert, tmp_path / "begun", "wemoe", steps=0)
@@ -341,19 +343,19 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(
     monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
     document = json.loads(bert.read_text())
     recipe = {**document, "merge_method": method, "parameters": {"steps": 6}}
-    own = bert.with_name(f"stopped-{method}.yaml")
-    own.write_text(json.dumps(recipe))
-    whole = ace_gui.merge(own, tmp_path / "whole", device="cpu").folder
-    prepared = prepare(load_recipe(own))
+    recipe_file = bert.with_name(f"stopped-{method}.yaml")
+    recipe_file.write_text(json.dumps(recipe))
+    uninterrupted = ace_gui.merge(recipe_file, tmp_path / "whole", device="cpu").folder
+    prepared = prepare(load_recipe(recipe_file))
     store = tmp_path / "store"
     for event in merge(prepared, store, device="cpu"):
         if isinstance(event, LearningProgress) and event.done == 4:
             break
-    going_on = merge(prepare(load_recipe(own)), store, device="cpu", resume=True)
+    going_on = merge(prepare(load_recipe(recipe_file)), store, device="cpu", resume=True)
     first = next(event for event in going_on if isinstance(event, LearningProgress))
     assert first.done == 4
     assert all(event is not None for event in going_on)
-    assert (store / "model" / MODULES).read_bytes() == (whole / MODULES).read_bytes()
+    assert (store / "model" / MODULES).read_bytes() == (uninterrupted / MODULES).read_bytes()
     assert not (store / "training").exists()
 
 
@@ -366,29 +368,29 @@ def test_a_correction_by_its_formula():
         torch.randn(*shape, generator=generator, dtype=torch.float64)
         for shape in ((3, 7), (7, 3), (5, 4, 7))
     )
-    found = Correction(down, up)(hidden).numpy()
+    corrected = Correction(down, up)(hidden).numpy()
     expected = hidden.numpy() - np.maximum(hidden.numpy() @ down.numpy().T, 0) @ up.numpy().T
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(corrected, expected, rtol=1e-12)
 
 
 def test_surgery_of_no_steps_is_the_merge(bert: Path, tmp_path):
     cut = merged(bert, tmp_path / "cut", "surgery", steps=0)
-    whole = merged(bert, tmp_path / "whole", "task_arithmetic")
+    arithmetic = merged(bert, tmp_path / "whole", "task_arithmetic")
     plain = shutil.copytree(cut, tmp_path / "plain", ignore=shutil.ignore_patterns("modules.*"))
     for task in ("two", "three"):
-        found = answers(ace_gui.load_model(cut, task=task))
-        assert torch.equal(found, answers(ace_gui.load_model(plain, task=task)))
+        output = answers(ace_gui.load_model(cut, task=task))
+        assert torch.equal(output, answers(ace_gui.load_model(plain, task=task)))
     changes = [
-        {name: each.double() for name, each in load_file(folder / "model.safetensors").items()}
-        for folder in (cut, whole, bert.parent / "base")
+        {name: tensor.double() for name, tensor in load_file(folder / "model.safetensors").items()}
+        for folder in (cut, arithmetic, bert.parent / "base")
     ]
-    for name, own in changes[0].items():
+    for name, tensor in changes[0].items():
         expected = changes[1][name]
-        begun = changes[2].get(name, torch.zeros_like(own))
+        begun = changes[2].get(name, torch.zeros_like(tensor))
         # Their sums differ by rounding, and float32 keeps a change to the last bit of the weight.
         last = 2.0**-23 * float(expected.abs().max())
         assert (
-            float((own - expected).abs().max())
+            float((tensor - expected).abs().max())
             <= 1e-6 * float((expected - begun).abs().max()) + last
         )
 
@@ -396,9 +398,11 @@ def test_surgery_of_no_steps_is_the_merge(bert: Path, tmp_path):
 def test_surgery_brings_answers_nearer_to_the_experts(bert: Path, tmp_path):
     folder = merged(bert, tmp_path / "cut", "surgery", steps=300, learning_rate=1e-2)
     plain_merge = merged(bert, tmp_path / "whole", "task_arithmetic")
-    own = transformers.BertForSequenceClassification.from_pretrained(bert.parent / "three").eval()
-    near = answers(ace_gui.load_model(folder, task="three")) - answers(own)
-    far = answers(ace_gui.load_model(plain_merge, task="three")) - answers(own)
+    expert = transformers.BertForSequenceClassification.from_pretrained(
+        bert.parent / "three"
+    ).eval()
+    near = answers(ace_gui.load_model(folder, task="three")) - answers(expert)
+    far = answers(ace_gui.load_model(plain_merge, task="three")) - answers(expert)
     assert near.abs().mean() < 0.8 * far.abs().mean()
 
 
@@ -423,10 +427,10 @@ def test_without_data_it_is_refused_in_a_sentence(gpt2: Path, tmp_path, method: 
 
 
 ROUTERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "weight": lambda each: each[:1].clone(),
-    "scale": lambda each: -each,
-    "centre": lambda each: each[:3].clone(),
-    "bias": lambda each: torch.cat([each, each]),
+    "weight": lambda tensor: tensor[:1].clone(),
+    "scale": lambda tensor: -tensor,
+    "centre": lambda tensor: tensor[:3].clone(),
+    "bias": lambda tensor: torch.cat([tensor, tensor]),
 }
 
 
@@ -463,13 +467,13 @@ def test_routes_say_which_expert_takes_which_examples(gpt2: Path, twin: Path, tm
 
 def test_routes_of_every_layer(gpt2: Path, tmp_path):
     folder = merged(gpt2, tmp_path / "smile", "smile", top=1)
-    found = ace_gui.routes(gpt2, [folder, gpt2.parent / "base"], limit=3)
-    assert {each.model for each in found} == {str(folder)}
-    for each in found:
-        assert len(each.layers) == 8
-        assert each.layers[0] == "transformer.h.0.attn.c_attn"
-        np.testing.assert_allclose(np.sum(each.share_LT, axis=1), 1, rtol=1e-5)
-        np.testing.assert_allclose(sum(each.mean_T), 1, rtol=1e-5)
+    routes = ace_gui.routes(gpt2, [folder, gpt2.parent / "base"], limit=3)
+    assert {route.model for route in routes} == {str(folder)}
+    for route in routes:
+        assert len(route.layers) == 8
+        assert route.layers[0] == "transformer.h.0.attn.c_attn"
+        np.testing.assert_allclose(np.sum(route.share_LT, axis=1), 1, rtol=1e-5)
+        np.testing.assert_allclose(sum(route.mean_T), 1, rtol=1e-5)
 
 
 def test_the_command_line_shows_routes(gpt2: Path, twin: Path, tmp_path):

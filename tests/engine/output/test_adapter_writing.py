@@ -61,9 +61,9 @@ def base(tmp_path) -> Path:
 @pytest.fixture
 def experts(tmp_path) -> list[Path]:
     norm = {"base_model.model.model.norm.weight": torch.full((16,), 3.0)}
-    one = {**factors(Q, 16, 16, rank=2), **factors(V, 16, 16, rank=2, seed=1), **norm}
-    two = factors(Q, 16, 16, rank=2, seed=2)
-    return [save_adapter(tmp_path / "one", one), save_adapter(tmp_path / "two", two)]
+    first = {**factors(Q, 16, 16, rank=2), **factors(V, 16, 16, rank=2, seed=1), **norm}
+    second = factors(Q, 16, 16, rank=2, seed=2)
+    return [save_adapter(tmp_path / "one", first), save_adapter(tmp_path / "two", second)]
 
 
 def written(recipe: Any, out: Path, **options: Any) -> dict[str, Tensor]:
@@ -101,10 +101,12 @@ def test_a_cut_is_the_nearest_matrix(shape: tuple[int, int], balanced: bool):
     matrix = torch.randn(shape, dtype=torch.float64)
     u, s, vh = torch.linalg.svd(matrix, full_matrices=False)
     for rank in (1, 3, 5):
-        found = cut_to_rank(matrix, rank, balanced=balanced)
-        torch.testing.assert_close(found.b_OR @ found.a_RI, u[:, :rank] * s[:rank] @ vh[:rank])
-        assert found.energy_share == pytest.approx(float((s[:rank] ** 2).sum() / (s**2).sum()))
-        sides = found.b_OR.norm(dim=0), found.a_RI.norm(dim=1)
+        low_rank = cut_to_rank(matrix, rank, balanced=balanced)
+        torch.testing.assert_close(
+            low_rank.b_OR @ low_rank.a_RI, u[:, :rank] * s[:rank] @ vh[:rank]
+        )
+        assert low_rank.energy_share == pytest.approx(float((s[:rank] ** 2).sum() / (s**2).sum()))
+        sides = low_rank.b_OR.norm(dim=0), low_rank.a_RI.norm(dim=1)
         equal = sides if balanced else (sides[1], torch.ones(rank, dtype=torch.float64))
         torch.testing.assert_close(*equal)
     torch.testing.assert_close(squared_values(matrix), s**2)
@@ -119,27 +121,27 @@ def test_a_product_is_cut_without_the_matrix():
         (0.5, torch.randn(9, 3), torch.randn(3, 8)),
         (-2.0, torch.randn(9, 2), torch.randn(2, 8)),
     ]
-    whole = sum(c * b.double() @ a.double() for c, b, a in terms)
+    matrix = sum(c * b.double() @ a.double() for c, b, a in terms)
     product = concatenated_factors(terms)
-    torch.testing.assert_close(product.b_OR @ product.a_RI, whole)
+    torch.testing.assert_close(product.b_OR @ product.a_RI, matrix)
     for rank in (1, 4):
-        found = product_cut_to_rank(product, rank)
-        nearest = cut_to_rank(whole, rank)
-        torch.testing.assert_close(found.b_OR @ found.a_RI, nearest.b_OR @ nearest.a_RI)
-        assert found.energy_share == pytest.approx(nearest.energy_share)
+        low_rank = product_cut_to_rank(product, rank)
+        nearest = cut_to_rank(matrix, rank)
+        torch.testing.assert_close(low_rank.b_OR @ low_rank.a_RI, nearest.b_OR @ nearest.a_RI)
+        assert low_rank.energy_share == pytest.approx(nearest.energy_share)
 
 
 @pytest.mark.parametrize("method", ["linear", "task_arithmetic"])
 def test_without_a_rank_a_linear_merge_is_exact(
     method: str, base: Path, experts: list[Path], tmp_path
 ):
-    whole = recipe_over(base, experts, merge_method=method)
-    expected = merged_tensors(prepare(whole), tmp_path / "m", device="cpu", as_output=True)
+    model_recipe = recipe_over(base, experts, merge_method=method)
+    expected = merged_tensors(prepare(model_recipe), tmp_path / "m", device="cpu", as_output=True)
     recipe = recipe_over(base, experts, merge_method=method, output="adapter")
-    found = written(recipe, tmp_path / "x")
-    assert found[f"base_model.model.{Q}.lora_A.weight"].shape == (4, 16)
-    assert found[f"base_model.model.{V}.lora_A.weight"].shape == (2, 16)
-    assert set(found) == {
+    tensors = written(recipe, tmp_path / "x")
+    assert tensors[f"base_model.model.{Q}.lora_A.weight"].shape == (4, 16)
+    assert tensors[f"base_model.model.{V}.lora_A.weight"].shape == (2, 16)
+    assert set(tensors) == {
         *(f"base_model.model.{n}.lora_{x}.weight" for n in (Q, V) for x in "AB"),
         "base_model.model.model.norm.weight",
     }
@@ -154,23 +156,23 @@ def test_without_a_rank_a_linear_merge_is_exact(
 
 @pytest.mark.parametrize("method", ["task_arithmetic", "ties"])
 def test_a_rank_cuts_the_merged_change(method: str, base: Path, experts: list[Path], tmp_path):
-    whole = recipe_over(base, experts, merge_method=method)
-    merged = merged_tensors(prepare(whole), tmp_path / "m", device="cpu", as_output=True)
+    model_recipe = recipe_over(base, experts, merge_method=method)
+    merged = merged_tensors(prepare(model_recipe), tmp_path / "m", device="cpu", as_output=True)
     recipe = recipe_over(base, experts, merge_method=method, output="adapter", rank=1)
     written(recipe, tmp_path / "x")
     before = load_file(base / "model.safetensors")
-    found = read_back(base, tmp_path / "x", tmp_path / "store")
+    tensors = read_back(base, tmp_path / "x", tmp_path / "store")
     change = (merged[f"{Q}.weight"] - before[f"{Q}.weight"]).double()
     u, s, vh = torch.linalg.svd(change)
     exact = before[f"{Q}.weight"] + u[:, :1] * s[:1] @ vh[:1]
-    assert (found[f"{Q}.weight"] - exact).norm() <= 1e-5 * change.norm()
+    assert (tensors[f"{Q}.weight"] - exact).norm() <= 1e-5 * change.norm()
 
 
 def test_a_stopped_merge_resumes_to_the_same_bytes(base: Path, experts: list[Path], tmp_path):
     recipe = recipe_over(base, experts, merge_method="ties", output="adapter", energy=0.7)
-    whole = tmp_path / "whole"
+    uninterrupted = tmp_path / "whole"
     out = tmp_path / "out"
-    written(recipe, whole)
+    written(recipe, uninterrupted)
     events = merge_to_folder(recipe, out, Options(device="cpu"))
     next(event for event in events if isinstance(event, TensorFinished))
     events.close()
@@ -178,16 +180,16 @@ def test_a_stopped_merge_resumes_to_the_same_bytes(base: Path, experts: list[Pat
     partial = staging_folder(out)
     lines = map(json.loads, (partial / "journal.jsonl").read_text().splitlines())
     assert sum(bool(line.get("written")) for line in lines) == 1
-    other = recipe_over(base, experts, merge_method="ties", output="adapter", energy=0.6)
+    by_ties = recipe_over(base, experts, merge_method="ties", output="adapter", energy=0.6)
     with pytest.raises(ResumeError, match="recipe"):
-        written(other, out, resume=True)
+        written(by_ties, out, resume=True)
     file = partial / "model" / WEIGHTS
     content = bytearray(file.read_bytes())
     content[-1] ^= 1  # bits that rot in what is written are written again
     file.write_bytes(content)
     resumed = list(merge_to_folder(recipe, out, Options(device="cpu", resume=True)))
     assert any(isinstance(event, TensorFinished) for event in resumed)
-    assert (out / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+    assert (out / WEIGHTS).read_bytes() == (uninterrupted / WEIGHTS).read_bytes()
     assert not partial.exists()
 
 
@@ -210,11 +212,11 @@ def test_an_equal_recipe_in_another_order_or_with_a_task_resumes(
     written(recipe, tmp_path / "whole")
     begun(recipe, tmp_path / "out")
     (tmp_path / "data.jsonl").write_text("{}")
-    other = recipe_over(
+    equal = recipe_over(
         base, experts, **keys, parameters=dict(reversed(parameters.items())),
         tasks=(Task(expert="one", data=tmp_path / "data.jsonl"),),
     )  # fmt: skip
-    written(other, tmp_path / "out", resume=True)
+    written(equal, tmp_path / "out", resume=True)
     pair = [(tmp_path / name / WEIGHTS).read_bytes() for name in ("whole", "out")]
     assert pair[0] == pair[1]
 
@@ -320,12 +322,12 @@ def test_an_extracted_adapter_keeps_its_energy_and_its_whole_tensors(base: Path,
     result = ace_gui.extract(base, model, tmp_path / "x", energy=0.8, device="cpu")
     assert result.folder == tmp_path / "x"
     before, after = (load_file(p / "model.safetensors") for p in (base, model))
-    found = load_file(tmp_path / "x" / WEIGHTS)
+    tensors = load_file(tmp_path / "x" / WEIGHTS)
     back = read_back(base, tmp_path / "x", tmp_path / "store")
-    ranks = {len(tensor) for name, tensor in found.items() if "lora_A" in name}
+    ranks = {len(tensor) for name, tensor in tensors.items() if "lora_A" in name}
     assert len(ranks) > 1
     for name, tensor in after.items():
-        factor = found.get(f"base_model.model.{name}".replace(".weight", ".lora_A.weight"))
+        factor = tensors.get(f"base_model.model.{name}".replace(".weight", ".lora_A.weight"))
         change = (tensor - before[name]).double()
         exact = change
         if factor is not None:
@@ -361,25 +363,25 @@ def test_peft_is_to_tie_heads_but_not_those_with_a_bias_nor_embeddings_of_a_deco
         value.data += 0.02 * torch.randn(value.shape)
     model.save_pretrained(tmp_path / "model")
     ace_gui.extract(tmp_path / "base", tmp_path / "model", tmp_path / "x", rank=4, device="cpu")
-    found = json.loads((tmp_path / "x" / "adapter_config.json").read_text())
-    assert "lm_head" in found["modules_to_save"]
-    assert found["ensure_weight_tying"] is keeps_ties
+    config = json.loads((tmp_path / "x" / "adapter_config.json").read_text())
+    assert "lm_head" in config["modules_to_save"]
+    assert config["ensure_weight_tying"] is keeps_ties
 
 
 def test_patterns_choose_tensors_and_the_command_line_extracts(base: Path, tmp_path):
     model = fine_tune(base, tmp_path / "model")
     out = tmp_path / "x"
-    found = command("extract", base, model, "--out", out, "--rank", 2, "--include", "*_proj*",
+    process = command("extract", base, model, "--out", out, "--rank", 2, "--include", "*_proj*",
                     "--exclude", "*.1.*")  # fmt: skip
-    assert found.returncode == 0, found.stderr
-    assert f"change from {base.name} to model" in found.stdout
-    assert "Merged" not in found.stdout
+    assert process.returncode == 0, process.stderr
+    assert f"change from {base.name} to model" in process.stdout
+    assert "Merged" not in process.stdout
     names = load_file(out / WEIGHTS)
     assert len(names) == 14
     assert all("lora_" in name and ".layers.0." in name for name in names)
-    both = command("extract", base, model, "--out", tmp_path / "y", "--rank", 2, "--energy", 0.5)
-    assert both.returncode == 1
-    assert "not both" in both.stderr
+    refused = command("extract", base, model, "--out", tmp_path / "y", "--rank", 2, "--energy", 0.5)
+    assert refused.returncode == 1
+    assert "not both" in refused.stderr
     norms = command(
         "extract", base, model, "--out", tmp_path / "y", "--rank", 2, "--include", "*norm*"
     )
@@ -425,8 +427,8 @@ def test_the_estimate_and_the_dry_run_say_that_the_rank_is_missing(
     assert CheckVerdict.ERROR not in {check.verdict for check in lora.plan.checks}
     file = file_over(tmp_path, base, [fine_tune(base, tmp_path / "model")], output="adapter")
     for words in (("estimate", file), ("merge", file, "--dry-run")):
-        found = command(*words)
-        assert "`rank` or `energy`" in " ".join(found.stderr.split()), words
+        process = command(*words)
+        assert "`rank` or `energy`" in " ".join(process.stderr.split()), words
 
 
 def test_experts_in_files_of_their_own_become_factors_of_the_stack(tmp_path):
@@ -439,9 +441,9 @@ def test_experts_in_files_of_their_own_become_factors_of_the_stack(tmp_path):
     assert set(settings["target_parameters"]) == {
         f"{stack}.{leaf}" for stack in stacks for leaf in ("gate_up_proj", "down_proj")
     }
-    found = load_file(tmp_path / "x" / WEIGHTS)
+    tensors = load_file(tmp_path / "x" / WEIGHTS)
     shapes = {
-        name: tuple(found[f"base_model.model.{stacks[0]}.{name}.weight"].shape)
+        name: tuple(tensors[f"base_model.model.{stacks[0]}.{name}.weight"].shape)
         for name in ("lora_A", "lora_B", "base_layer.lora_A", "base_layer.lora_B")
     }
     assert shapes == {
@@ -476,19 +478,19 @@ def test_joined_tensors_are_in_the_way_only_if_they_change(changed: bool, tmp_pa
 
 PLAIN = [
     name
-    for name, each in METHODS.items()
-    if each.modules is None
-    and each.learning is None
-    and each.need(checked_parameters(each, {})) is None
-    and each.most != 1
+    for name, method in METHODS.items()
+    if method.modules is None
+    and method.learning is None
+    and method.need(checked_parameters(method, {})) is None
+    and method.most != 1
 ]
 
 
 @pytest.mark.parametrize("method", PLAIN)
 def test_at_full_rank_an_adapter_is_the_merge(method: str, base: Path, tmp_path):
     experts = [fine_tune(base, tmp_path / name) for name in "ab"]
-    whole = recipe_over(base, experts, merge_method=method)
-    merged = merged_tensors(prepare(whole), tmp_path / "m", device="cpu", as_output=True)
+    model_recipe = recipe_over(base, experts, merge_method=method)
+    merged = merged_tensors(prepare(model_recipe), tmp_path / "m", device="cpu", as_output=True)
     recipe = recipe_over(base, experts, merge_method=method, output="adapter", rank=16)
     written(recipe, tmp_path / "x")
     start = load_file(base / "model.safetensors")
@@ -505,13 +507,13 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
     merged = merged_tensors(prepare(recipe), store, device="cpu")
     start = load_file(base / "model.safetensors")
     changes = [merged[f"{name}.weight"].double() - start[f"{name}.weight"] for name in (Q, V)]
-    *progress, found = steps_of(EnergyByRankJob(store=store), None)
+    *progress, energies = steps_of(EnergyByRankJob(store=store), None)
     assert progress
-    assert all(isinstance(each, JobProgress) for each in progress)
+    assert all(isinstance(event, JobProgress) for event in progress)
     squares = [torch.linalg.svdvals(change) ** 2 for change in changes]
     mean = sum(s.cumsum(0) / s.sum() for s in squares) / 2
-    assert (found.matrices, len(found.shares)) == (2, 16)
-    assert found.shares == pytest.approx(mean.tolist())
+    assert (energies.matrices, len(energies.shares)) == (2, 16)
+    assert energies.shares == pytest.approx(mean.tolist())
     for chosen in (AdapterExport(rank=1), AdapterExport(by_energy=True, energy=0.5)):
         out = tmp_path / f"out-{chosen.by_energy}"
         job = ExportJob(store=store, folder=out, output=Output.ADAPTER, chosen=chosen)
@@ -543,5 +545,5 @@ def test_a_cancelled_adapter_leaves_nothing(base: Path, experts: list[Path], tmp
 
 
 def test_an_adapter_needs_no_config_of_a_model(base: Path, experts: list[Path]):
-    for found in prepare(recipe_over(base, experts)).plan.experts:
-        assert (found.architecture, found.warnings) == ("adapter", ())
+    for expert in prepare(recipe_over(base, experts)).plan.experts:
+        assert (expert.architecture, expert.warnings) == ("adapter", ())

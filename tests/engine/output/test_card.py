@@ -97,8 +97,8 @@ def test_the_base_s_name_is_believed_where_files_agree(
 ):
     folders = [model(tmp_path / "roberta", **base)]
     folders += [model(tmp_path / str(n), **config) for n, config in enumerate(experts)]
-    found = lineage_of(recipe_over(folders[0], folders[1:])).models
-    assert found == (() if name is None else (name,))
+    lineage = lineage_of(recipe_over(folders[0], folders[1:])).models
+    assert lineage == (() if name is None else (name,))
 
 
 def test_cards_of_experts_name_the_base(tmp_path):

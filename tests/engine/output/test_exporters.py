@@ -27,11 +27,11 @@ def test_each_form_has_its_class_and_options_that_the_window_can_show():
     for form, exporter in EXPORTERS.items():
         assert exporter.output is form
         assert isinstance(exporter, ThroughModel) is form.traits.through_model
-        usual = form.traits.export()
+        export = form.traits.export()
         for option in form.options:
             assert option.label
-            assert option.shown(usual) in (*option.choices, option.default)
-            assert option.edited(usual, option.shown(usual), usual) == usual
+            assert option.shown(export) in (*option.choices, option.default)
+            assert option.edited(export, option.shown(export), export) == export
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -44,11 +44,11 @@ def test_the_models_of_all_experts_are_those_made_one_by_one(
     method: str, gpt2: Family, tmp_path: Path
 ):
     recipe = recipe_of(gpt2, merge_method=method)
-    whole = ace_gui.merge(recipe, tmp_path / "whole", device="cpu").folder
+    merged_folder = ace_gui.merge(recipe, tmp_path / "whole", device="cpu").folder
     form = recipe_of(gpt2, merge_method=method, output=Output.TASK_MODELS)
     result = ace_gui.merge(form, tmp_path / "models", device="cpu")
     for expert in gpt2.experts:
-        alone = write_task_model(whole, expert, tmp_path / "alone" / expert)
+        alone = write_task_model(merged_folder, expert, tmp_path / "alone" / expert)
         assert contents(result.folder / expert) == contents(alone)
     assert {path.name for path in result.folder.iterdir()} == set(gpt2.experts)
     assert not staging_folder(result.folder).exists()

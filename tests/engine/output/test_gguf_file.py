@@ -61,14 +61,14 @@ def test_a_model_is_converted_with_progress_and_how_to_run_it(model: Path, llama
     assert written.files == (file, file.with_suffix(".Modelfile"))
     assert (file.read_bytes()[:4], written.bytes) == (b"GGUF", 104)
     assert written.files[1].read_text().startswith("FROM ./chat-q8_0.gguf\n")
-    assert {each.done for each in progress if isinstance(each, JobProgress)} >= {0, 37, 100}
+    assert {event.done for event in progress if isinstance(event, JobProgress)} >= {0, 37, 100}
     script, folder, *options = called(llama)
     assert (script, folder) == (CONVERT, str(model))
     assert options[0] == "--outfile"
     assert options[2:] == ["--outtype", "q8_0"]
     assert any(line.startswith("ollama create chat-q8_0 -f ") for line in written.commands)
     assert files(model) == before
-    assert {each.name for each in model.parent.iterdir()} == {
+    assert {path.name for path in model.parent.iterdir()} == {
         "chat",
         "chat-q8_0.gguf",
         "chat-q8_0.Modelfile",

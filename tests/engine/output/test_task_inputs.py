@@ -30,17 +30,17 @@ def family(tmp_path_factory) -> Family:
 
 
 @pytest.fixture(scope="module", params=["emr", "tsv_c", "byom", "smile"])
-def whole(request, family: Family, tmp_path_factory) -> Path:
+def merged_model(request, family: Family, tmp_path_factory) -> Path:
     recipe = recipe_of(family, merge_method=request.param)
     return merged_folder(recipe, tmp_path_factory.mktemp("merged") / request.param)
 
 
 @pytest.fixture
-def folder(whole: Path, family: Family, tmp_path) -> Path:
+def folder(merged_model: Path, family: Family, tmp_path) -> Path:
     """A copy of a merged folder whose recipe has whole paths."""
-    copy = Path(shutil.copytree(whole, tmp_path / "merged"))
+    copy = Path(shutil.copytree(merged_model, tmp_path / "merged"))
     models = [{"model": str(path)} for path in family.experts.values()]
-    recipe = {"merge_method": whole.name, "base_model": str(family.base), "models": models}
+    recipe = {"merge_method": merged_model.name, "base_model": str(family.base), "models": models}
     (copy / "merge_recipe.yaml").write_text(yaml.safe_dump({**recipe, "schema": 1}))
     return copy
 
@@ -112,7 +112,7 @@ def test_shapes_and_number_formats(folder: Path, how: str):
     row = next(iter(tensors)).rsplit("/", 1)[0]
     for name in [name for name in tensors if name.startswith(f"{row}/")]:
         changed = {name: CHANGES[how](tensors[name])}
-        sentence = refusal(folder, lambda given, _, changed=changed: given.update(changed))
+        sentence = refusal(folder, lambda tensors, _, changed=changed: tensors.update(changed))
         assert "in another shape or number format" in sentence
 
 
@@ -151,7 +151,7 @@ def test_metadata(folder: Path):
             dict(open_task(folder, "task0").tensors())
 
 
-@pytest.mark.parametrize("whole", ["byom"], indirect=True)
+@pytest.mark.parametrize("merged_model", ["byom"], indirect=True)
 def test_entries_that_are_not_in_the_tensor(folder: Path):
     index = {n: t for n, t in load_file(folder / MODULES).items() if n.endswith("/index")}
     name, index = next(iter(index.items()))
@@ -159,7 +159,9 @@ def test_entries_that_are_not_in_the_tensor(folder: Path):
     negative = index - index[0] - 1
     beyond = index + 2**30
     for entries in (falling, negative, beyond, torch.zeros_like(index)):
-        sentence = refusal(folder, lambda given, _, own=entries: given.update({name: own}))
+        sentence = refusal(
+            folder, lambda tensors, _, entries=entries: tensors.update({name: entries})
+        )
         assert "not in the tensor" in sentence
 
 
@@ -182,12 +184,12 @@ MANIFESTS: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("has_names", [True, False])
 @pytest.mark.parametrize("how", ["one more", "one less", "first less", "renamed", "other order"])
-def test_experts_of_modules_json_are_those_of_the_modules(folder: Path, how: str, kept: bool):
-    """``kept``: with the names in the modules' own metadata, which are not in older files."""
+def test_experts_of_modules_json_are_those_of_the_modules(folder: Path, how: str, has_names: bool):
+    """``has_names``: with the names in the modules' own metadata, which are not in older files."""
     names = json.loads((folder / MANIFEST).read_text())["experts"]
-    if not kept:
+    if not has_names:
         change(folder, lambda *_: None)
     said = {
         "one more": [*names, "more"],
@@ -197,7 +199,7 @@ def test_experts_of_modules_json_are_those_of_the_modules(folder: Path, how: str
         "other order": names[::-1],
     }[how]
     say(folder, experts=said)
-    if kept or how in {"one less", "first less", "renamed"}:
+    if has_names or how in {"one less", "first less", "renamed"}:
         assert "different experts" in complaint(folder)
         with pytest.raises(CheckpointError, match="different experts"):
             ace_gui.load_model(folder, task="task0")

@@ -56,8 +56,8 @@ def test_a_matrix_is_remade_by_the_formula(folder: Path, gpt2: Family):
     deltas = deltas_of(gpt2, MATRIX).numpy()
     names = {name for name in base if "score" not in name}
     for t, expert in enumerate(gpt2.experts):
-        found = dict(open_task(folder, expert).tensors())
-        change = (found[MATRIX].double() - base[MATRIX].double()).numpy()
+        rebuilt = dict(open_task(folder, expert).tensors())
+        change = (rebuilt[MATRIX].double() - base[MATRIX].double()).numpy()
         if folder.name == "tall_masks":
             expected = oracle.tall_mask(deltas, t, 0.4) * deltas.sum(axis=0)
         elif folder.name == "tsv_c":
@@ -74,11 +74,11 @@ def test_a_task_model_is_a_folder_with_the_experts_head_and_config(
 ):
     out = write_task_model(folder, "task1", tmp_path / "task")
     tensors = load_file(out / "model.safetensors")
-    own = load_file(gpt2.experts["task1"] / "model.safetensors")
-    assert torch.equal(tensors[HEAD], own[HEAD])
-    found = dict(open_task(folder, "task1").tensors())
-    assert tensors.keys() == found.keys()
-    assert all(torch.equal(tensors[name], found[name]) for name in tensors)
+    expert_tensors = load_file(gpt2.experts["task1"] / "model.safetensors")
+    assert torch.equal(tensors[HEAD], expert_tensors[HEAD])
+    remade = dict(open_task(folder, "task1").tensors())
+    assert tensors.keys() == remade.keys()
+    assert all(torch.equal(tensors[name], remade[name]) for name in tensors)
     import transformers
 
     model = transformers.AutoModelForSequenceClassification.from_pretrained(out)
@@ -111,9 +111,9 @@ def test_matrices_of_a_fused_projection_are_put_back_in_their_places(tmp_path):
     change = dict(open_task(out, "task1").tensors())[name].double() - base
     heads = deltas[1].view(4, 3, 8, 32)  # query, key, value in every head
     for which in range(3):
-        own = heads[:, which].reshape(32, 32).numpy()
-        found = change.view(4, 3, 8, 32)[:, which].reshape(32, 32).numpy()
-        assert oracle.relative_error(found, oracle.truncate(own, 16)) < 1e-4
+        exact = heads[:, which].reshape(32, 32).numpy()
+        remade_part = change.view(4, 3, 8, 32)[:, which].reshape(32, 32).numpy()
+        assert oracle.relative_error(remade_part, oracle.truncate(exact, 16)) < 1e-4
 
 
 def test_methods_that_leave_nothing_write_nothing(gpt2: Family, tmp_path):
@@ -127,9 +127,9 @@ def test_methods_that_leave_nothing_write_nothing(gpt2: Family, tmp_path):
 def test_an_unknown_expert_and_another_base_are_refused(folder: Path, gpt2: Family, tmp_path):
     with pytest.raises(OutputError, match=r"no expert 'cola'; there are .*task0.*task1"):
         next(open_task(folder, "cola").tensors())
-    other = neox_family(tmp_path / "other")
+    other_family = neox_family(tmp_path / "other")
     with pytest.raises(MismatchError, match="is not the base of this merge"):
-        next(open_task(folder, "task0", base=other.base).tensors())
+        next(open_task(folder, "task0", base=other_family.base).tensors())
     with pytest.raises(CheckpointError):
         next(open_task(folder, "task0", base=tmp_path / "nowhere").tensors())
 
@@ -137,8 +137,8 @@ def test_an_unknown_expert_and_another_base_are_refused(folder: Path, gpt2: Fami
 def test_a_base_of_the_same_shapes_is_told_by_its_values(folder: Path, gpt2: Family, tmp_path):
     same = shutil.copytree(gpt2.base, tmp_path / "same")
     expected = dict(open_task(folder, "task0").tensors())
-    found = dict(open_task(folder, "task0", base=same).tensors())
-    assert all(torch.equal(found[name], each) for name, each in expected.items())
+    tensors = dict(open_task(folder, "task0", base=same).tensors())
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in expected.items())
     weights = load_file(same / "model.safetensors")
     weights[MATRIX][3, 2] += 2.0**-10
     save_file(weights, same / "model.safetensors", {"format": "pt"})
@@ -163,7 +163,7 @@ def test_the_command_line_makes_a_task_model(folder: Path, gpt2: Family, tmp_pat
 
 
 def test_a_resumed_merge_has_the_same_modules(gpt2: Family, tmp_path):
-    whole = merged(gpt2, "emr", tmp_path / "whole")
+    uninterrupted = merged(gpt2, "emr", tmp_path / "whole")
     store = tmp_path / "store"
     prepared = prepare(recipe_of(gpt2, merge_method="emr"))
     events = merge(prepared, store, device="cpu", as_output=True)
@@ -175,7 +175,7 @@ def test_a_resumed_merge_has_the_same_modules(gpt2: Family, tmp_path):
     again = prepare(recipe_of(gpt2, merge_method="emr"))
     list(merge(again, store, device="cpu", resume=True, as_output=True))
     publish(store, tmp_path / "resumed")
-    assert (tmp_path / "resumed" / MODULES).read_bytes() == (whole / MODULES).read_bytes()
+    assert (tmp_path / "resumed" / MODULES).read_bytes() == (uninterrupted / MODULES).read_bytes()
 
 
 def test_an_expert_with_nan_takes_nothing_from_that_tensor(tmp_path):

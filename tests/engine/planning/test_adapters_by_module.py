@@ -86,13 +86,13 @@ def test_an_adapter_changes_the_modules_it_names(name: str, every: int, tmp_path
         pairs |= pair
     model.save_pretrained(tmp_path / "whole")
     adapter = save_adapter(tmp_path / "adapter", pairs)
-    found = merged(tmp_path / "base", adapter, tmp_path / "store")
+    stored = merged(tmp_path / "base", adapter, tmp_path / "store")
     expected = tensors(tmp_path / "whole")
     before = tensors(tmp_path / "base")
-    assert found.keys() == expected.keys()
+    assert stored.keys() == expected.keys()
     assert sum(not torch.equal(before[n], expected[n]) for n in expected)
     for tensor in expected:
-        torch.testing.assert_close(found[tensor], expected[tensor])
+        torch.testing.assert_close(stored[tensor], expected[tensor])
 
 
 def test_names_of_the_files_are_understood_too(tmp_path):
@@ -100,9 +100,9 @@ def test_names_of_the_files_are_understood_too(tmp_path):
     make("renamed", tmp_path / "base")
     name = "vit.encoder.layer.0.attention.attention.query"
     adapter = save_adapter(tmp_path / "adapter", factors(name, 16, 16))
-    found = merged(tmp_path / "base", adapter, tmp_path / "store")
+    stored = merged(tmp_path / "base", adapter, tmp_path / "store")
     before = tensors(tmp_path / "base")
-    changed = [n for n in before if not torch.equal(before[n], found[n])]
+    changed = [n for n in before if not torch.equal(before[n], stored[n])]
     assert changed == [f"{name}.weight"]
 
 
@@ -139,11 +139,11 @@ def test_a_tied_embedding_and_head_are_changed_together(tmp_path):
         **head,
     }
     adapter = save_adapter(tmp_path / "adapter", pairs)
-    found = merged(tmp_path / "base", adapter, tmp_path / "store")
+    stored = merged(tmp_path / "base", adapter, tmp_path / "store")
     change = head[f"{prefix}lm_head.lora_B.weight"] @ head[f"{prefix}lm_head.lora_A.weight"]
     expected = before[f"{name}.weight"] + 4 * ((b @ a).T + change)
-    torch.testing.assert_close(found[f"{name}.weight"], expected)
-    assert found.keys() == before.keys()
+    torch.testing.assert_close(stored[f"{name}.weight"], expected)
+    assert stored.keys() == before.keys()
 
 
 def test_an_embedding_on_another_table_than_the_bases(tmp_path):
@@ -152,15 +152,15 @@ def test_an_embedding_on_another_table_than_the_bases(tmp_path):
     name = "model.embed_tokens"
     table = factors(name, 16, 40, seed=1, form="")
     a, b = (table[f"{PREFIX}{name}.lora_{letter}"] for letter in "AB")
-    other = before[f"{name}.weight"] + 1
+    own_table = before[f"{name}.weight"] + 1
     pairs = {
         f"{PREFIX}{name}.lora_embedding_A": a,
         f"{PREFIX}{name}.lora_embedding_B": b,
-        f"{PREFIX}{name}.base_layer.weight": other,
+        f"{PREFIX}{name}.base_layer.weight": own_table,
     }
     adapter = save_adapter(tmp_path / "adapter", pairs)
-    found = merged(tmp_path / "base", adapter, tmp_path / "store")
-    torch.testing.assert_close(found[f"{name}.weight"], other + 4 * (b @ a).T)
+    stored = merged(tmp_path / "base", adapter, tmp_path / "store")
+    torch.testing.assert_close(stored[f"{name}.weight"], own_table + 4 * (b @ a).T)
 
 
 @pytest.mark.parametrize("keeps_ties", [True, False])
@@ -175,9 +175,9 @@ def test_a_head_that_stays_tied_is_not_added(keeps_ties: bool, tmp_path):
         f"{PREFIX}lm_head.weight": table.clone(),
     }
     adapter = save_adapter(tmp_path / "adapter", pairs, ensure_weight_tying=keeps_ties)
-    found = merged(tmp_path / "base", adapter, tmp_path / "store")
-    torch.testing.assert_close(found[name], table)
-    assert found.keys() == before.keys()
+    stored = merged(tmp_path / "base", adapter, tmp_path / "store")
+    torch.testing.assert_close(stored[name], table)
+    assert stored.keys() == before.keys()
 
 
 TABLE = "model.embed_tokens.weight"
@@ -203,9 +203,9 @@ def test_a_table_that_was_trained_apart_from_its_head(
         **{f"{PREFIX}{name}": value for name, value in trained.items()},
     }
     adapter = save_adapter(tmp_path / "adapter", pairs)
-    found = merged(tmp_path / "base", adapter, tmp_path / "store")
+    stored = merged(tmp_path / "base", adapter, tmp_path / "store")
     for name in (TABLE, HEAD):
-        torch.testing.assert_close(found[name], trained.get(name, before[TABLE]))
+        torch.testing.assert_close(stored[name], trained.get(name, before[TABLE]))
 
 
 def test_new_rows_of_a_table_whose_head_was_not_saved_are_refused(tmp_path):

@@ -45,13 +45,13 @@ LEARNED = (
 
 
 def test_the_limits_are_declared():
-    found = {
+    limits = {
         name: (m.least, m.most) for name, m in METHODS.items() if (m.least, m.most) != (1, None)
     }
     alone = dict.fromkeys(["nearswap", "arcee_fusion", "base_slerp"], (1, 1))
     with_data = dict.fromkeys(["regmean", "fisher", "ubgm", "esm", *LEARNED], (2, None))
     routed = dict.fromkeys(["smile", "twin_merging", "free_merging", "wemoe"], (2, None))
-    assert found == dict.fromkeys(LIMITED, (2, 2)) | alone | with_data | routed
+    assert limits == dict.fromkeys(LIMITED, (2, 2)) | alone | with_data | routed
 
 
 @pytest.mark.parametrize("method", LIMITED)

@@ -165,9 +165,9 @@ def test_timms_label_names_are_labels(labels: tuple[Any, ...], merged: bool, inn
 
     base = save("base", None, 0)
     experts = [save(f"e{n}", names, n + 1) for n, names in enumerate(labels)]
-    found = heads_of(recipe_over(base, experts, merge_method="linear"))
-    assert set(found) == {"head.weight", "head.bias"}
-    assert {row.disposition is not Disposition.PER_EXPERT for row in found.values()} == {merged}
+    heads = heads_of(recipe_over(base, experts, merge_method="linear"))
+    assert set(heads) == {"head.weight", "head.bias"}
+    assert {row.disposition is not Disposition.PER_EXPERT for row in heads.values()} == {merged}
 
 
 @pytest.mark.parametrize("labels", [(NAMES, NAMES[::-1]), (3, 3)])
@@ -209,8 +209,8 @@ def test_heads_whose_class_says_what_they_mean(tmp_path):
     ],
 )
 def test_the_recipe_decides(choices: dict[str, Any], becomes: Disposition, tmp_path):
-    found = heads_of(soup(tmp_path, **choices))
-    assert {row.disposition for row in found.values()} == {becomes}
+    heads = heads_of(soup(tmp_path, **choices))
+    assert {row.disposition for row in heads.values()} == {becomes}
 
 
 @pytest.mark.parametrize("labels", [(NAMES, NAMES[:2]), (NAMES, NAMES[::-1])])
@@ -226,8 +226,8 @@ def test_an_override_merges_heads_by_its_own_weights(tmp_path):
     assert not prepare(recipe).plan.warnings
     name = "classifier.out_proj.weight"
     tensors = [load_file(entry.model / "model.safetensors")[name] for entry in recipe.models]
-    found = load_file(output(recipe, tmp_path) / "model.safetensors")[name]
-    torch.testing.assert_close(found, 0.75 * tensors[0] + 0.25 * tensors[1])
+    head = load_file(output(recipe, tmp_path) / "model.safetensors")[name]
+    torch.testing.assert_close(head, 0.75 * tensors[0] + 0.25 * tensors[1])
 
 
 def test_elementwise_methods_treat_heads_of_the_base_as_anything_else(tmp_path):
@@ -239,8 +239,8 @@ def test_elementwise_methods_treat_heads_of_the_base_as_anything_else(tmp_path):
     )
     name = "classifier.out_proj.weight"
     base = load_file(tmp_path / "base" / "model.safetensors")[name]
-    found = load_file(output(recipe, tmp_path) / "model.safetensors")[name]
-    torch.testing.assert_close(found, base + 0.5 * 3 * (mean(recipe, name) - base))
+    head = load_file(output(recipe, tmp_path) / "model.safetensors")[name]
+    torch.testing.assert_close(head, base + 0.5 * 3 * (mean(recipe, name) - base))
 
 
 def test_heads_come_in_the_order_of_the_files(tmp_path):
@@ -334,11 +334,11 @@ def test_a_pooler_is_kept_with_the_head_that_it_feeds(family: str, base: str, tm
         merged, poolers_in(load_file(tmp_path / "base" / "model.safetensors"))
     )
     for n in range(2):
-        own = poolers_in(load_file(tmp_path / f"e{n}" / "model.safetensors"))
+        poolers = poolers_in(load_file(tmp_path / f"e{n}" / "model.safetensors"))
         head = load_file(out / "heads" / f"e{n}.safetensors")
-        assert own
-        torch.testing.assert_close(poolers_in(head), own)
-        torch.testing.assert_close(poolers_in(load_model(out, task=f"e{n}")), own)
+        assert poolers
+        torch.testing.assert_close(poolers_in(head), poolers)
+        torch.testing.assert_close(poolers_in(load_model(out, task=f"e{n}")), poolers)
 
 
 def test_complete_models_have_their_own_pooler(tmp_path):
@@ -348,8 +348,8 @@ def test_complete_models_have_their_own_pooler(tmp_path):
     for n in range(2):
         model, report = load_folder(tmp_path / "out" / "heads" / f"e{n}")
         assert not report.missing
-        own = poolers_in(load_file(tmp_path / f"e{n}" / "model.safetensors"))
-        torch.testing.assert_close(poolers_in(model), own)
+        poolers = poolers_in(load_file(tmp_path / f"e{n}" / "model.safetensors"))
+        torch.testing.assert_close(poolers_in(model), poolers)
 
 
 @pytest.mark.parametrize("base", ["Model", "ForSequenceClassification"])
@@ -359,11 +359,11 @@ def test_a_task_made_again_has_its_own_pooler_and_each_tensor_once(base: str, tm
     model, report = load_folder(tmp_path / "task")
     assert not report.missing
     assert not report.unexpected
-    own = poolers_in(load_file(tmp_path / "e1" / "model.safetensors"))
+    poolers = poolers_in(load_file(tmp_path / "e1" / "model.safetensors"))
     stored = load_file(tmp_path / "task" / "model.safetensors")
-    assert sum("pooler" in name for name in stored) == len(own)
-    torch.testing.assert_close(poolers_in(stored), own)
-    torch.testing.assert_close(poolers_in(model), own)
+    assert sum("pooler" in name for name in stored) == len(poolers)
+    torch.testing.assert_close(poolers_in(stored), poolers)
+    torch.testing.assert_close(poolers_in(model), poolers)
 
 
 @pytest.mark.parametrize(
@@ -380,10 +380,10 @@ def test_a_pooler_is_merged_where_no_head_is_kept_with_it(
     choices: dict[str, Any], kinds: tuple[str, ...], tmp_path
 ):
     recipe = own_poolers(tmp_path, kinds=kinds, **choices)
-    usual = pooler_rows(replace(recipe, poolers=Poolers.MERGE))
-    assert usual
-    assert pooler_rows(recipe) == usual
-    assert {row.disposition for row in usual.values()} <= COMBINED | {Disposition.BASE}
+    expected = pooler_rows(replace(recipe, poolers=Poolers.MERGE))
+    assert expected
+    assert pooler_rows(recipe) == expected
+    assert {row.disposition for row in expected.values()} <= COMBINED | {Disposition.BASE}
 
 
 def test_an_expert_without_a_head_keeps_its_pooler_too(tmp_path):

@@ -129,7 +129,7 @@ def matrices(family: str, weight: torch.Tensor) -> list[torch.Tensor]:
     if family == "neox":  # heads × (query, key, value) × head size
         return [part.reshape(-1, 32) for part in weight.reshape(4, 3, 8, 32).unbind(1)]
     # MLP experts × inputs × outputs, gate and up in turns
-    return [each for matrix in weight for each in (matrix.T[::2], matrix.T[1::2])]
+    return [part for matrix in weight for part in (matrix.T[::2], matrix.T[1::2])]
 
 
 FUSED = {
@@ -195,11 +195,11 @@ def test_entrywise_methods_do_not_mind_the_split(
     families: dict[str, Family], method: str, tmp_path
 ):
     family = families["neox"]
-    whole = merged_tensors(prepared_of(family, merge_method=method), tmp_path / "whole")
+    expected = merged_tensors(prepared_of(family, merge_method=method), tmp_path / "whole")
     prepared = prepared_of(family, merge_method=method, split_fused=True)
     split = merged_tensors(prepared, tmp_path / "split")
-    assert whole.keys() == split.keys()
-    assert all(torch.equal(tensor, split[name]) for name, tensor in whole.items())
+    assert expected.keys() == split.keys()
+    assert all(torch.equal(tensor, split[name]) for name, tensor in expected.items())
 
 
 @pytest.mark.parametrize("stop_in", ["query", "key", "value"])
@@ -207,7 +207,7 @@ def test_a_merge_stopped_between_parts_resumes_to_the_same_bits(
     families: dict[str, Family], stop_in: str, tmp_path
 ):
     prepared = prepared_of(families["gpt2"], split_fused=True)
-    whole = merged_tensors(prepared, tmp_path / "whole")
+    expected = merged_tensors(prepared, tmp_path / "whole")
     events = merge(prepared, tmp_path / "store")
     for event in events:
         name = f"{FUSED['gpt2']}[{stop_in}]"
@@ -221,7 +221,7 @@ def test_a_merge_stopped_between_parts_resumes_to_the_same_bits(
     last = [event for event in resumed if isinstance(event, TensorFinished)][-1]
     assert (last.done, last.bytes_done) == (last.total, resumed[0].bytes_total)
     again = load_file(tmp_path / "store" / MODEL / "model.safetensors")
-    assert all(torch.equal(tensor, again[name]) for name, tensor in whole.items())
+    assert all(torch.equal(tensor, again[name]) for name, tensor in expected.items())
 
 
 def test_an_adapter_changes_each_part(families: dict[str, Family], tmp_path):
@@ -251,9 +251,9 @@ def test_the_authors_scopes_split_too_but_average_stacks(families: dict[str, Fam
 
 def test_sizes_of_the_parts_add_up(families: dict[str, Family]):
     for family in families.values():
-        whole = prepared_of(family).plan
+        unsplit = prepared_of(family).plan
         split = prepared_of(family, split_fused=True).plan
-        assert split.bytes_to_write == whole.bytes_to_write
+        assert split.bytes_to_write == unsplit.bytes_to_write
         assert [r.tensor for r in split.rows if r.ends_tensor] == [
-            r.tensor for r in whole.rows if r.ends_tensor
+            r.tensor for r in unsplit.rows if r.ends_tensor
         ]

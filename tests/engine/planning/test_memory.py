@@ -95,13 +95,15 @@ def test_the_estimate_follows_the_orientation_and_what_is_kept_of_the_experts(
         made[experts, shape] = recipe(tmp_path / f"{experts}{shape}", experts, shape)
 
     def peaks() -> tuple[int, int, int]:
-        few, more, turned = (prepare(each).plan.peak_bytes for each in made.values())
+        few, more, turned = (
+            prepare(model_recipe).plan.peak_bytes for model_recipe in made.values()
+        )
         return few, more, turned
 
     few, more, turned = peaks()
     assert few < turned
-    kept = 3 * 512 * 64 * 4  # of three further experts, once while held and once freed
-    assert more - few == 2 * kept
+    expert_bytes = 3 * 512 * 64 * 4  # of three further experts, once while held and once freed
+    assert more - few == 2 * expert_bytes
     monkeypatch.setattr(budget, "KEPT_BYTES", 0)
     few, more, turned = peaks()
     assert few == more < turned
@@ -113,11 +115,11 @@ def test_the_estimate_follows_the_orientation_and_what_is_kept_of_the_experts(
 def test_what_is_done_after_a_method_is_counted(
     tmp_path, method: str, shape: tuple[int, int], after: After
 ):
-    given = replace(recipe(tmp_path, 3, shape), merge_method=method, after=after)
-    for index, path in enumerate(entry.model for entry in given.models):
+    with_after = replace(recipe(tmp_path, 3, shape), merge_method=method, after=after)
+    for index, path in enumerate(entry.model for entry in with_after.models):
         values = torch.randn(shape, generator=torch.Generator().manual_seed(index))
         save_file({"fc.weight": values}, path)
-    prepared = prepare(given)
+    prepared = prepare(with_after)
     (row,) = prepared.plan.rows
     deltas = TaskVectors(row, Readers(prepared), torch.device("cpu"))
     with LiveMemory() as memory:
@@ -133,7 +135,7 @@ def test_as_many_matrices_at_a_time_as_threads_and_memory_allow(tmp_path, monkey
         replace(prepared, plan=replace(prepared.plan, rows=(row,) * count)) for count in (0, 3)
     )
     held = working_set(row, prepared)
-    one = with_freed(held)
+    single = with_freed(held)
     two = with_freed(2 * held)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert matrices_at_once(none, None) == matrices_at_once(prepared, None) == 1
@@ -142,7 +144,7 @@ def test_as_many_matrices_at_a_time_as_threads_and_memory_allow(tmp_path, monkey
     assert peak_bytes(several) == two
     monkeypatch.setattr(budget, "SIDE_BY_SIDE_BYTES", 2 * held - 1)
     assert matrices_at_once(several, None) == 1
-    assert peak_bytes(several) == one
+    assert peak_bytes(several) == single
 
 
 BESIDE = 10e6
@@ -165,10 +167,10 @@ def indices(request, tmp_path_factory):
 @pytest.mark.parametrize("method", methods_without_data())
 def test_a_model_twice_as_deep_takes_no_more(method: str, indices: tuple[Path, Path]):
     once, twice = (merged(index, method, giving_back=True) for index in indices)
-    assert twice.whole <= 1.05 * once.whole
-    assert twice.own <= 1.05 * once.own + APART
+    assert twice.peak <= 1.05 * once.peak
+    assert twice.growth <= 1.05 * once.growth + APART
     as_it_is = merged(indices[1], method)
-    assert as_it_is.own <= ALLOWED * as_it_is.planned + BESIDE
+    assert as_it_is.growth <= ALLOWED * as_it_is.planned + BESIDE
 
 
 def prepared_by(family: Family, method: str) -> Prepared:
@@ -196,10 +198,10 @@ def test_the_disk_must_hold_it_too(resumes: bool, gpt2: Family, tmp_path, monkey
 
     def verdict(free: int) -> CheckVerdict:
         monkeypatch.setattr("ace_gui.engine.planning.requirements.free_bytes", lambda _: free)
-        found = output_checks(
+        checks = output_checks(
             plan, tmp_path, memory_bytes=None, gpu_memory=0, complete_heads=False, resumes=resumes
         )
-        (check,) = [check for check in found if check.title == DISK]
+        (check,) = [check for check in checks if check.title == DISK]
         return check.verdict
 
     assert verdict(needed - 1) is CheckVerdict.ERROR

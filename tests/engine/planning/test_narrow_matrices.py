@@ -70,10 +70,10 @@ def test_ace_averages_them_and_says_so(models: list[Path], tmp_path):
         assert rows[name].disposition is Disposition.AVERAGED, name
         assert f"with {side} ACE-Merging would lose its change: averaged" in rows[name].reason
     assert rows["model.layers.0.mlp.up_proj.weight"].disposition is Disposition.MERGED
-    found = merged_tensors(prepared, tmp_path / "store")
+    tensors = merged_tensors(prepared, tmp_path / "store")
     experts = [load_file(path) for path in models[1:]]
     for name in {rows[row].tensor for row in NARROW}:
-        assert torch.allclose(found[name], (experts[0][name] + experts[1][name]) / 2, atol=1e-6)
+        assert torch.allclose(tensors[name], (experts[0][name] + experts[1][name]) / 2, atol=1e-6)
 
 
 @pytest.mark.parametrize("scope", ["authors-gpt2", "authors-llama", "authors-vit"])
@@ -99,10 +99,10 @@ def test_no_rule_makes_ace_merge_them(models: list[Path]):
 )
 def test_no_method_loses_what_the_experts_share(models: list[Path], method: str, tmp_path):
     """The experts moved nearly alike; every method of matrices keeps some of it in each."""
-    found = merged_tensors(prepared_of(models, merge_method=method), tmp_path / "store")
+    tensors = merged_tensors(prepared_of(models, merge_method=method), tmp_path / "store")
     base = load_file(models[0])
     experts = [load_file(path) for path in models[1:]]
     for name, weight in base.items():
         mean = (experts[0][name] + experts[1][name]) / 2 - weight
-        kept = float(((found[name] - weight) * mean).sum() / mean.square().sum())
-        assert kept > 0.1, name
+        share = float(((tensors[name] - weight) * mean).sum() / mean.square().sum())
+        assert share > 0.1, name

@@ -71,8 +71,8 @@ def outcome(files: Callable[[str, str, str], Path], name: str, base: str, expert
         return type(error).__name__
     prepared = planned(files, name, base, expert)
     row = next(row for row in prepared.plan.rows if row.name == name)
-    kept = any("Not floating point" in warning for warning in prepared.plan.warnings)
-    return "combined" if row.disposition in COMBINED else "kept, said" if kept else "kept"
+    said = any("Not floating point" in warning for warning in prepared.plan.warnings)
+    return "combined" if row.disposition in COMBINED else "kept, said" if said else "kept"
 
 
 def expected(kind: str, base: str, expert: str) -> str:
@@ -91,9 +91,9 @@ def expected(kind: str, base: str, expert: str) -> str:
 def test_every_pair_of_formats(kind: str, files: Callable[[str, str, str], Path]):
     name = WEIGHTS.get(kind, BUFFER)
     wrong = [
-        (base, expert, found)
+        (base, expert, actual)
         for base, expert in PAIRS
-        if (found := outcome(files, name, base, expert)) != expected(kind, base, expert)
+        if (actual := outcome(files, name, base, expert)) != expected(kind, base, expert)
     ]
     assert not wrong
 
@@ -168,15 +168,15 @@ def test_converted_pickles_are_no_way_around(dtype: torch.dtype, base: Path, tmp
 
 @pytest.mark.parametrize("dtype", OTHERS.values(), ids=OTHERS)
 def test_what_an_adapter_replaces_is_no_way_around(dtype: torch.dtype, base: Path, tmp_path):
-    whole = f"{PREFIX}{QUERY}.modules_to_save.default.weight"
+    replaced_name = f"{PREFIX}{QUERY}.modules_to_save.default.weight"
     low_rank = factors("bert.encoder.layer.0.attention.self.key", 8, 8)
     tensors = load_file(base / "model.safetensors")
     tensors["bert.encoder.layer.0.attention.self.key.weight"] = torch.zeros(8, 8)
-    other = save_model(tmp_path / "base", tensors)
+    base_folder = save_model(tmp_path / "base", tensors)
     adapter = save_adapter(
-        tmp_path / "tuned", {**low_rank, whole: tensors[WEIGHTS["matrix"]].to(dtype)}
+        tmp_path / "tuned", {**low_rank, replaced_name: tensors[WEIGHTS["matrix"]].to(dtype)}
     )
-    assert_named(other, adapter, dtype)
+    assert_named(base_folder, adapter, dtype)
 
 
 @pytest.mark.parametrize("dtype", OTHERS.values(), ids=OTHERS)
@@ -198,17 +198,17 @@ def test_a_person_may_keep_the_bases_tensor_instead(base: Path, tmp_path):
     rule = Override(tensors=(WEIGHTS["matrix"],), disposition="base")
     prepared = prepare(recipe_over(base, [expert], overrides=(rule,)))
     merged = merged_tensors(prepared, tmp_path / "store")
-    kept = load_file(base / "model.safetensors")[WEIGHTS["matrix"]]
-    assert torch.equal(merged[WEIGHTS["matrix"]], kept)
+    expected = load_file(base / "model.safetensors")[WEIGHTS["matrix"]]
+    assert torch.equal(merged[WEIGHTS["matrix"]], expected)
 
 
 def test_a_tied_tensor_is_looked_at_under_the_name_that_is_read(tmp_path):
     tensors = {"transformer.wte.weight": torch.randn(12, 8), "lm_head.weight": torch.randn(12, 8)}
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
     for name in tensors:
-        other = {**tensors, name: tensors[name].to(torch.int8)}
+        expert = {**tensors, name: tensors[name].to(torch.int8)}
         save_file(tensors, tmp_path / "base.safetensors")
-        save_file(other, tmp_path / "tuned.safetensors")
+        save_file(expert, tmp_path / "tuned.safetensors")
         recipe = recipe_over(tmp_path / "base.safetensors", [tmp_path / "tuned.safetensors"])
         error = complaint(lambda recipe=recipe: prepare(recipe))
         assert isinstance(error, MismatchError)

@@ -71,8 +71,8 @@ def test_an_override_has_the_cap_of_the_heads(models: tuple[Family, bool]):
     family, one_head = models
     rule = Override(role="query", after=After(cap=Cap(delta=0.2, one_head=0.01)))
     plan = prepare(recipe_of(family, after=After(cap=BY_HEADS), overrides=(rule,))).plan
-    found = {row.after.cap for row in plan.rows if row.role == "query"}
-    assert found <= {0.01 if one_head else 0.2}
+    caps = {row.after.cap for row in plan.rows if row.role == "query"}
+    assert caps <= {0.01 if one_head else 0.2}
 
 
 def test_the_recommended_merge_of_language_models_is_as_long_as_one_expert(tmp_path):
@@ -82,8 +82,8 @@ def test_the_recommended_merge_of_language_models_is_as_long_as_one_expert(tmp_p
     prepared = prepare(recipe)
     merged = merged_tensors(prepared, tmp_path / "store", device="cpu")
     base, *experts = (
-        transformers.AutoModelForCausalLM.from_pretrained(each).state_dict()
-        for each in (family.base, *family.experts.values())
+        transformers.AutoModelForCausalLM.from_pretrained(folder).state_dict()
+        for folder in (family.base, *family.experts.values())
     )
     capped = 0
     for row in prepared.plan.rows:

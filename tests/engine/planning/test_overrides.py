@@ -33,42 +33,42 @@ def rows(family: Family, *overrides: Override, **keys: object) -> dict[str, Plan
     return {row.name: row for row in prepare(recipe(family, *overrides, **keys)).plan.rows}
 
 
-def merged(folder: Path, wanted: Recipe) -> dict[str, Tensor]:
-    return merged_tensors(prepare(wanted), folder, device="cpu", as_output=True)
+def merged(folder: Path, merge_recipe: Recipe) -> dict[str, Tensor]:
+    return merged_tensors(prepare(merge_recipe), folder, device="cpu", as_output=True)
 
 
 def test_a_role_in_some_blocks_is_merged_by_another_method(roberta: Family):
-    found = rows(
+    by_name = rows(
         roberta,
         Override(role="value", blocks="1-", merge_method="ties", parameters={"density": 0.1}),
     )
-    override = found[VALUE.format(1)].override
+    override = by_name[VALUE.format(1)].override
     assert (override.method, override.parameters["density"]) == ("ties", 0.1)
-    assert found[VALUE.format(1)].reason.startswith("overridden: TIES")
-    assert [name for name, row in found.items() if row.override] == [VALUE.format(1)]
+    assert by_name[VALUE.format(1)].reason.startswith("overridden: TIES")
+    assert [name for name, row in by_name.items() if row.override] == [VALUE.format(1)]
 
 
 def test_a_pattern_and_a_list_of_names(roberta: Family):
-    found = rows(
+    by_name = rows(
         roberta,
         Override(pattern="*.layer.?.attention.self.q*.weight", disposition="average"),
         Override(tensors=(QUERY.format(0),), disposition="base"),
     )
-    assert found[QUERY.format(0)].disposition is Disposition.BASE
-    assert found[QUERY.format(1)].disposition is Disposition.AVERAGED
-    assert found[VALUE.format(1)].override is None
+    assert by_name[QUERY.format(0)].disposition is Disposition.BASE
+    assert by_name[QUERY.format(1)].disposition is Disposition.AVERAGED
+    assert by_name[VALUE.format(1)].override is None
 
 
 def test_later_rules_win_and_naming_a_method_starts_anew(roberta: Family):
-    found = rows(
+    by_name = rows(
         roberta,
         Override(role="query", disposition="base"),
         Override(blocks="0", merge_method="ties", parameters={"density": 0.4}),
         Override(tensors=(QUERY.format(0),), merge_method="ace", parameters={"tau": 0.5}),
         parameters={"k_frac": 0.2},
     )
-    first = found[QUERY.format(0)]
-    second = found[QUERY.format(1)]
+    first = by_name[QUERY.format(0)]
+    second = by_name[QUERY.format(1)]
     assert first.disposition is Disposition.MERGED
     assert first.override.rules == (0, 1, 2)
     assert first.override.method == "ace"
@@ -77,30 +77,30 @@ def test_later_rules_win_and_naming_a_method_starts_anew(roberta: Family):
 
 
 def test_parameters_alone_are_of_the_recipes_method(roberta: Family):
-    found = rows(
+    by_name = rows(
         roberta,
         Override(role="query", merge_method="ties"),
         Override(blocks="0-1", parameters={"tau": 0.9}),
     )
-    assert found[QUERY.format(0)].override.method == "ties"
-    value = found[VALUE.format(0)].override
+    assert by_name[QUERY.format(0)].override.method == "ties"
+    value = by_name[VALUE.format(0)].override
     assert (value.method, value.parameters["tau"]) == ("ace", 0.9)
-    assert found[NORM].override is None  # averaged either way
+    assert by_name[NORM].override is None  # averaged either way
 
 
 def test_a_method_treats_each_tensor_as_it_always_does(roberta: Family):
-    found = rows(roberta, Override(blocks="0", merge_method="task_arithmetic"))
-    assert found[NORM].disposition is Disposition.MERGED
-    found = rows(roberta, Override(blocks="0", merge_method="ace"), merge_method="ties")
-    assert found[NORM].disposition is Disposition.AVERAGED
-    assert found[QUERY.format(0)].override.method == "ace"
+    by_name = rows(roberta, Override(blocks="0", merge_method="task_arithmetic"))
+    assert by_name[NORM].disposition is Disposition.MERGED
+    by_name = rows(roberta, Override(blocks="0", merge_method="ace"), merge_method="ties")
+    assert by_name[NORM].disposition is Disposition.AVERAGED
+    assert by_name[QUERY.format(0)].override.method == "ace"
 
 
 def test_merging_what_is_averaged_by_default_needs_two_dimensions(roberta: Family):
     table = "roberta.embeddings.word_embeddings.weight"
-    found = rows(roberta, Override(tensors=(table, NORM), disposition="merge"))
-    assert found[table].disposition is Disposition.MERGED
-    assert found[NORM].disposition is Disposition.AVERAGED
+    by_name = rows(roberta, Override(tensors=(table, NORM), disposition="merge"))
+    assert by_name[table].disposition is Disposition.MERGED
+    assert by_name[NORM].disposition is Disposition.AVERAGED
 
 
 def test_tied_tensors_follow_their_source(gpt2: Family, tmp_path):
@@ -111,11 +111,11 @@ def test_tied_tensors_follow_their_source(gpt2: Family, tmp_path):
 
 
 def test_heads_and_buffers_are_no_rules_business(roberta: Family):
-    found = rows(roberta, Override(pattern="*", disposition="average"))
+    by_name = rows(roberta, Override(pattern="*", disposition="average"))
     plain = rows(roberta)
     for name, row in plain.items():
         if row.disposition in {Disposition.PER_EXPERT, Disposition.COPIED, Disposition.DROPPED}:
-            assert found[name] == row
+            assert by_name[name] == row
 
 
 def test_the_merge_of_an_overridden_tensor_is_that_of_its_method(roberta: Family, tmp_path):
@@ -135,8 +135,8 @@ def test_the_merge_of_an_overridden_tensor_is_that_of_its_method(roberta: Family
 
 def test_weights_of_some_tensors(roberta: Family, tmp_path):
     only_first = Override(role="query", weights={"task1": 0.0, "task2": 0.0})
-    wanted = recipe(roberta, only_first, merge_method="linear")
-    tensors = merged(tmp_path / "store", wanted)
+    merge_recipe = recipe(roberta, only_first, merge_method="linear")
+    tensors = merged(tmp_path / "store", merge_recipe)
     expert = load_file(roberta.experts["task0"] / "model.safetensors")
     assert torch.allclose(tensors[QUERY.format(0)], expert[QUERY.format(0)], atol=1e-6)
     assert not torch.allclose(tensors[VALUE.format(0)], expert[VALUE.format(0)], atol=1e-4)
@@ -147,10 +147,10 @@ def test_gamma_is_one_of_the_experts_and_not_of_the_method(roberta: Family):
     by_method = [
         {
             event.statistics.name: event.statistics.gamma
-            for event in analyse(prepare(wanted))
+            for event in analyse(prepare(merge_recipe))
             if event.statistics.gamma is not None
         }
-        for wanted in (mixed, recipe(roberta, merge_method="ace"))
+        for merge_recipe in (mixed, recipe(roberta, merge_method="ace"))
     ]
     assert {QUERY.format(0), QUERY.format(1)} <= by_method[1].keys() <= by_method[0].keys()
     assert all(by_method[0][name] == gamma for name, gamma in by_method[1].items())
@@ -211,19 +211,19 @@ def test_one_part_of_a_fused_matrix_can_be_overridden(gpt2: Family, tmp_path):
 
 
 def test_an_expert_may_have_a_density_of_its_own(roberta: Family, tmp_path):
-    own = {"task0": {"density": 0.9}, "task1": {"density": 0.1}}
-    rule = Override(pattern="*", experts=own)
-    given = {"density": 0.5, "trim": "tensor"}
-    wanted = recipe(roberta, rule, merge_method="ties", parameters=given)
-    result = merged(tmp_path / "store", wanted)
+    densities = {"task0": {"density": 0.9}, "task1": {"density": 0.1}}
+    rule = Override(pattern="*", experts=densities)
+    parameters = {"density": 0.5, "trim": "tensor"}
+    merge_recipe = recipe(roberta, rule, merge_method="ties", parameters=parameters)
+    result = merged(tmp_path / "store", merge_recipe)
     name = "roberta.encoder.layer.0.attention.self.query.weight"
     base = load_file(roberta.base / "model.safetensors")[name].double()
     experts = [load_file(path / "model.safetensors")[name] for path in roberta.experts.values()]
-    kept = [
+    trimmed = [
         oracle.largest((expert.double() - base).numpy(), density)
         for expert, density in zip(experts, (0.9, 0.1, 0.5), strict=True)
     ]
-    expected = oracle.elect(np.array(kept))
+    expected = oracle.elect(np.array(trimmed))
     assert oracle.relative_error((result[name].double() - base).numpy(), expected) < 1e-5
 
 

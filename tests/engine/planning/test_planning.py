@@ -38,25 +38,25 @@ def test_every_tensor_has_a_reason(gpt2: Family, roberta: Family):
 
 
 def test_gpt2_is_turned_by_class_and_its_embeddings_are_averaged(gpt2: Family):
-    found = rows(gpt2)
+    by_name = rows(gpt2)
     for part in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"):
-        row = found[f"transformer.h.0.{part}.weight"]
+        row = by_name[f"transformer.h.0.{part}.weight"]
         assert (row.disposition, row.transposed) == (Disposition.MERGED, True)
     for name in ("transformer.wte.weight", "transformer.wpe.weight", "transformer.ln_f.weight"):
-        assert found[name].disposition == Disposition.AVERAGED
-    head = found["score.weight"]
+        assert by_name[name].disposition == Disposition.AVERAGED
+    head = by_name["score.weight"]
     assert (head.disposition, head.in_base) == (Disposition.PER_EXPERT, False)
 
 
 def test_the_base_keeps_what_no_expert_has(roberta: Family):
-    found = rows(roberta)
-    assert found["lm_head.dense.weight"].disposition == Disposition.BASE
-    assert found["classifier.dense.weight"].disposition == Disposition.PER_EXPERT
-    assert found["classifier.out_proj.weight"].experts == (0, 1, 2)
+    by_name = rows(roberta)
+    assert by_name["lm_head.dense.weight"].disposition == Disposition.BASE
+    assert by_name["classifier.dense.weight"].disposition == Disposition.PER_EXPERT
+    assert by_name["classifier.out_proj.weight"].experts == (0, 1, 2)
 
 
 @pytest.mark.parametrize(
-    ("family", "scope", "wanted"),
+    ("family", "scope", "dispositions"),
     [
         (
             "gpt2",
@@ -79,10 +79,10 @@ def test_the_base_keeps_what_no_expert_has(roberta: Family):
         ),
     ],
 )
-def test_authors_scopes(family: str, scope: str, wanted: dict[str, Disposition], request):
-    found = rows(request.getfixturevalue(family), scope=scope)
-    assert {name: found[name].disposition for name in wanted} == wanted
-    assert not any(found[name].transposed for name in wanted)
+def test_authors_scopes(family: str, scope: str, dispositions: dict[str, Disposition], request):
+    by_name = rows(request.getfixturevalue(family), scope=scope)
+    assert {name: by_name[name].disposition for name in dispositions} == dispositions
+    assert not any(by_name[name].transposed for name in dispositions)
 
 
 def test_epsilon_by_family_unless_the_recipe_says_otherwise(gpt2: Family, roberta: Family):
@@ -97,7 +97,7 @@ def test_epsilon_by_family_unless_the_recipe_says_otherwise(gpt2: Family, robert
 
 
 def test_a_recipe_is_spelled_out_where_it_leaves_something_to_the_base(gpt2: Family):
-    others = {"tensors": ("transformer.h.0.mlp.c_fc.weight",), "merge_method": "ace"}
+    choices = {"tensors": ("transformer.h.0.mlp.c_fc.weight",), "merge_method": "ace"}
     for changes, rule, expected in (
         ({}, None, {"epsilon": 4e-2}),
         ({"parameters": {"epsilon": 1e-3}}, None, {"epsilon": 1e-3}),
@@ -105,12 +105,12 @@ def test_a_recipe_is_spelled_out_where_it_leaves_something_to_the_base(gpt2: Fam
         ({"merge_method": "ties"}, {}, {"epsilon": 4e-2}),
         ({"merge_method": "ties"}, {"epsilon": 1e-3}, {"epsilon": 1e-3}),
     ):
-        rules = () if rule is None else (Override(**others, parameters=rule),)
+        rules = () if rule is None else (Override(**choices, parameters=rule),)
         plan = prepare(recipe_of(gpt2, **changes, overrides=rules)).plan
-        found = spelled_out(plan.recipe, plan.parameters, plan.rows)
-        said = found.parameters if rule is None else found.overrides[0].parameters
+        full_recipe = spelled_out(plan.recipe, plan.parameters, plan.rows)
+        said = full_recipe.parameters if rule is None else full_recipe.overrides[0].parameters
         assert said == expected
-        again = prepare(found).plan
+        again = prepare(full_recipe).plan
         assert (again.parameters, again.rows) == (plan.parameters, plan.rows) or rule == {}
 
 
@@ -174,14 +174,14 @@ def test_the_automatic_variant_has_no_threshold(roberta: Family):
     assert all(plan.tau_of(row) is None for row in plan.rows)
     rule = Override(role="query", parameters=automatic)
     plan = prepare(recipe_of(roberta, overrides=(rule,))).plan
-    known = {row.role: plan.tau_of(row) for row in plan.rows}
-    assert known["query"] is None
-    assert known["key"] == 0.3
-    found = layers_of(
+    thresholds = {row.role: plan.tau_of(row) for row in plan.rows}
+    assert thresholds["query"] is None
+    assert thresholds["key"] == 0.3
+    layers = layers_of(
         plan,
         {row.name: LayerStatistics(name=row.name, energies={}, gamma=1.0) for row in plan.rows},
     )
-    regimes = {layer.role: (layer.gamma, layer.regime) for layer in found}
+    regimes = {layer.role: (layer.gamma, layer.regime) for layer in layers}
     assert regimes["query"] == (1.0, None)
     assert regimes["key"] == (1.0, "heterogeneous")
 
@@ -193,5 +193,5 @@ def test_no_output_may_lie_in_the_folder_of_a_model_that_was_named_by_its_file(
     shutil.copy(roberta.base / "model.safetensors", alone)
     recipe = recipe_of(roberta)
     named = replace(recipe.models[0], model=recipe.models[0].model / "model.safetensors")
-    found = prepare(replace(recipe, base_model=alone, models=(named, *recipe.models[1:]))).plan
-    assert found.input_folders == tuple(entry.model for entry in recipe.models)
+    plan = prepare(replace(recipe, base_model=alone, models=(named, *recipe.models[1:]))).plan
+    assert plan.input_folders == tuple(entry.model for entry in recipe.models)

@@ -85,34 +85,34 @@ def checks(base: Path, *experts: Path) -> tuple[Check, ...]:
 
 
 def only_worry(base: Path, *experts: Path) -> Check:
-    (found,) = (check for check in checks(base, *experts) if check.is_worry)
-    return found
+    (worry,) = (check for check in checks(base, *experts) if check.is_worry)
+    return worry
 
 
 def test_all_fine_has_a_verdict_a_row_and_no_worry(build: Builder):
-    found = checks(build("base"), build("one", 1), build("two", 2))
-    assert {check.verdict for check in found} == {CheckVerdict.OK}
-    titles = [check.title for check in found]
+    all_checks = checks(build("base"), build("one", 1), build("two", 2))
+    assert {check.verdict for check in all_checks} == {CheckVerdict.OK}
+    titles = [check.title for check in all_checks]
     assert len(titles) == len(set(titles))
     assert {"Names", "Shapes", "Vocabulary", "Configuration", "Disk", "Memory"} <= set(titles)
-    assert all(check.sentence for check in found)
+    assert all(check.sentence for check in all_checks)
 
 
 def test_families_with_heads_are_noted_not_warned_of(tmp_path):
     for family in (gpt2_family(tmp_path / "g"), roberta_family(tmp_path / "r")):
-        found = checks(family.base, *family.experts.values())
-        (heads,) = [check for check in found if check.title == "Heads"]
+        all_checks = checks(family.base, *family.experts.values())
+        (heads,) = [check for check in all_checks if check.title == "Heads"]
         assert heads.verdict is CheckVerdict.NOTE
         assert all(name in heads.sentence for name in family.experts)
-        assert not [check for check in found if check.is_worry]
+        assert not [check for check in all_checks if check.is_worry]
 
 
 def test_another_prefix_is_named_as_the_cause(build: Builder):
     def bare(held: Tensors) -> Tensors:
         return {name.removeprefix("transformer."): tensor for name, tensor in held.items()}
 
-    found = checks(build("base"), build("one", 1, change=bare))
-    (names,) = [check for check in found if check.title == "Names"]
+    all_checks = checks(build("base"), build("one", 1, change=bare))
+    (names,) = [check for check in all_checks if check.title == "Names"]
     assert (names.verdict, names.subject) == (CheckVerdict.NOTE, "one")
     assert "prefix" in names.sentence
     assert len(names.details.splitlines()) == len(tensors(0))
@@ -131,9 +131,9 @@ def test_an_expert_without_its_embedding(build: Builder):
     def cut(held: Tensors) -> Tensors:
         return {name: tensor for name, tensor in held.items() if "wte" not in name}
 
-    found = only_worry(build("base"), build("one", 1, change=cut), build("two", 2))
-    assert (found.title, found.subject) == ("Names", "one")
-    assert "`transformer.wte.weight`" in found.sentence
+    worry = only_worry(build("base"), build("one", 1, change=cut), build("two", 2))
+    assert (worry.title, worry.subject) == ("Names", "one")
+    assert "`transformer.wte.weight`" in worry.sentence
 
 
 @pytest.mark.parametrize(
@@ -146,11 +146,13 @@ def test_formats_that_differ_are_judged_by_their_rounding(
     def narrow(held: Tensors) -> Tensors:
         return {name: tensor.to(dtype) for name, tensor in held.items()}
 
-    found = checks(build("base"), build("one", 1, change=narrow))
-    (formats,) = [check for check in found if check.title == "Number format"]
+    all_checks = checks(build("base"), build("one", 1, change=narrow))
+    (formats,) = [check for check in all_checks if check.title == "Number format"]
     assert formats.verdict is verdict
-    both = checks(build("b", change=narrow), build("e", 1, change=narrow))
-    assert not [check for check in both if check.title == "Number format" and check.details]
+    narrow_checks = checks(build("b", change=narrow), build("e", 1, change=narrow))
+    assert not [
+        check for check in narrow_checks if check.title == "Number format" and check.details
+    ]
 
 
 def test_a_head_that_only_one_of_them_has(build: Builder):
@@ -158,8 +160,8 @@ def test_a_head_that_only_one_of_them_has(build: Builder):
         return {**held, "lm_head.weight": torch.ones(6, 8)}
 
     untied = {"config": {"tie_word_embeddings": False}, "change": untie}
-    found = checks(build("base"), build("one", 1, **untied))
-    (ties,) = [check for check in found if check.title == "Tied weights"]
+    all_checks = checks(build("base"), build("one", 1, **untied))
+    (ties,) = [check for check in all_checks if check.title == "Tied weights"]
     assert (ties.verdict, ties.subject) == (CheckVerdict.NOTE, "one")
     assert "`lm_head.weight`" in ties.sentence
     all_of = checks(build("untied", **untied), build("two", 1))
@@ -170,10 +172,10 @@ def test_a_head_that_only_one_of_them_has(build: Builder):
 
 
 def test_equal_sizes_are_no_equal_vocabularies(build: Builder):
-    found = only_worry(build("base"), build("one", 1, tokens={"a": 1, "b": 0, "c": 2}))
-    assert found.title == "Vocabulary"
-    assert found.sentence.startswith("2 of 3 token ids")
-    assert "id 0 is 'a' in the base and 'b' in the expert" in found.sentence
+    worry = only_worry(build("base"), build("one", 1, tokens={"a": 1, "b": 0, "c": 2}))
+    assert worry.title == "Vocabulary"
+    assert worry.sentence.startswith("2 of 3 token ids")
+    assert "id 0 is 'a' in the base and 'b' in the expert" in worry.sentence
 
 
 @pytest.mark.parametrize(
@@ -187,9 +189,9 @@ def test_a_tokenizer_that_cannot_be_compared(
     build: Builder, tmp_path, whose: str, harm: Callable[[Path], object], said: str
 ):
     base = build("base")
-    one = build("one", 1)
+    expert = build("one", 1)
     harm(tmp_path / whose / "vocab.json")
-    assert said in only_worry(base, one).sentence
+    assert said in only_worry(base, expert).sentence
 
 
 @pytest.mark.parametrize(
@@ -207,10 +209,10 @@ def test_a_config_that_means_something_else(build: Builder, key: str, value: obj
         "activation_function": "gelu_new",
         "scale_attn_by_inverse_layer_idx": False,
     }
-    found = only_worry(build("base", config=full), build("one", 1, config={**full, key: value}))
-    assert found.title == "Configuration"
-    assert kind in found.sentence
-    assert f"`{key}` is {value!r}" in found.sentence
+    worry = only_worry(build("base", config=full), build("one", 1, config={**full, key: value}))
+    assert worry.title == "Configuration"
+    assert kind in worry.sentence
+    assert f"`{key}` is {value!r}" in worry.sentence
 
 
 def test_rope_is_compared_wherever_the_config_keeps_it():
@@ -233,9 +235,9 @@ def test_what_only_one_config_says_is_no_difference():
 
 
 def test_copies_are_found_by_their_blocks(build: Builder):
-    found = only_worry(build("base"), build("one", 1), build("two", 2), build("again", 1))
-    assert (found.title, found.subject) == ("Duplicates", "again")
-    assert "Probably the same weights as one" in found.sentence
+    worry = only_worry(build("base"), build("one", 1), build("two", 2), build("again", 1))
+    assert (worry.title, worry.subject) == ("Duplicates", "again")
+    assert "Probably the same weights as one" in worry.sentence
     assert "as the base" in only_worry(build("b"), build("one-more", 1), build("copy")).sentence
 
 
@@ -249,19 +251,19 @@ def test_room(build: Builder, monkeypatch, free: int, verdict: CheckVerdict):
     for title, disk, memory in (("Disk", free, 10**9), ("Memory", 10**9, free)):
         plan = replace(ready.plan, peak_bytes=100, free_memory=memory)
         monkeypatch.setattr(preflight, "free_disk_bytes", lambda disk=disk: store * disk // 100)
-        found = preflight.preflight(replace(ready, plan=plan))
-        (room,) = [check for check in found if check.title == title]
+        all_checks = preflight.preflight(replace(ready, plan=plan))
+        (room,) = [check for check in all_checks if check.title == title]
         assert room.verdict is verdict
-        assert found == worst_first(found)
+        assert all_checks == worst_first(all_checks)
 
 
 def test_a_bare_base_without_experts(tmp_path):
     file = tmp_path / "bare.safetensors"
     save_file(tensors(0), file)
-    base, *rest = checks(file)
+    base, *machine_checks = checks(file)
     assert base.verdict is CheckVerdict.NOTE
     assert "No config.json" in base.sentence
-    assert {check.title for check in rest} == {"Disk", "Memory"}
+    assert {check.title for check in machine_checks} == {"Disk", "Memory"}
 
 
 def test_other_vocabulary_rows_are_refused_with_the_first_new_token(build: Builder):
@@ -301,8 +303,8 @@ def test_every_kind_of_tokenizer_file_is_read(tmp_path):
         stamps(*(tmp_path / name for name in files if name.startswith(number))) for number in "1234"
     ]
     for kind in kinds:
-        found = compare(kinds[0], kind)
-        assert (found.tokens, found.size) == (0, 3)
+        difference = compare(kinds[0], kind)
+        assert (difference.tokens, difference.size) == (0, 3)
     assert compare(kinds[0], kinds[3][:1]).tokens == 1
     with pytest.raises(CheckpointError):
         compare(kinds[0], stamps(tmp_path / "nowhere.json"))
@@ -312,13 +314,13 @@ def test_the_worst_come_first():
     def check(verdict: CheckVerdict) -> Check:
         return Check(subject=EVERYTHING, title="t", verdict=verdict, sentence="s")
 
-    found = [
+    unordered = [
         check(CheckVerdict.OK),
         check(CheckVerdict.WARNING),
         check(CheckVerdict.ERROR),
         check(CheckVerdict.ERROR),
     ]
-    assert [entry.verdict for entry in worst_first(found)] == [
+    assert [entry.verdict for entry in worst_first(unordered)] == [
         CheckVerdict.ERROR,
         CheckVerdict.ERROR,
         CheckVerdict.WARNING,

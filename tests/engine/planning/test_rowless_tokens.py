@@ -51,13 +51,13 @@ def test_tokens_without_a_row(
     base = model(tmp_path / "base", 0, base_tokens, tied=tied)
     expert = model(tmp_path / "expert", 1, expert_tokens, tied=tied)
     recipe = recipe_over(base, [expert], merge_method="linear", vocabulary=choice)
-    found = warnings(prepare(recipe).plan.checks)
+    sentences = warnings(prepare(recipe).plan.checks)
     is_union = choice is Vocabulary.UNION
     if base_tokens > ROWS and not is_union:
-        assert f"{ROWS} rows: 2 tokens without a row, such as `t{ROWS}`" in found["the base"]
-        assert "resize_token_embeddings" in found["the base"]
-    assert ("the base" in found) is (base_tokens > ROWS and not is_union)
-    assert any("2 tokens" in sentence for sentence in (found.get("expert", ""),)) is (
+        assert f"{ROWS} rows: 2 tokens without a row, such as `t{ROWS}`" in sentences["the base"]
+        assert "resize_token_embeddings" in sentences["the base"]
+    assert ("the base" in sentences) is (base_tokens > ROWS and not is_union)
+    assert any("2 tokens" in sentence for sentence in (sentences.get("expert", ""),)) is (
         expert_tokens > ROWS
     )
     out = merged_folder(recipe, tmp_path / "out")
@@ -69,21 +69,23 @@ def test_tokens_without_a_row(
         assert json.loads((out / "config.json").read_text())["vocab_size"] == max(ids) + 1
     for name in TABLES[: 1 if tied else 2]:
         source = base if choice is Vocabulary.BASE else expert
-        own = load_file(source / "model.safetensors")[name]
-        torch.testing.assert_close(stored[name][:ROWS], own)
+        source_rows = load_file(source / "model.safetensors")[name]
+        torch.testing.assert_close(stored[name][:ROWS], source_rows)
         if is_union and len(stored[name]) > ROWS:
             mean = load_file(base / "model.safetensors")[name].double().mean(dim=0)
             torch.testing.assert_close(stored[name][ROWS:].double(), mean.expand(2, -1))
-            assert "never trained" in found[EVERYTHING]
+            assert "never trained" in sentences[EVERYTHING]
 
 
 def test_a_row_that_another_expert_has_is_taken(tmp_path):
     base = model(tmp_path / "base", 0, ROWS + 2)
     short = model(tmp_path / "short", 1, ROWS + 2)
-    whole = model(tmp_path / "whole", 2, ROWS + 2, ROWS + 2)
-    recipe = recipe_over(base, [short, whole], merge_method="linear", vocabulary=Vocabulary.UNION)
+    long = model(tmp_path / "whole", 2, ROWS + 2, ROWS + 2)
+    recipe = recipe_over(base, [short, long], merge_method="linear", vocabulary=Vocabulary.UNION)
     out = merged_folder(recipe, tmp_path / "out")
     for name in TABLES:
-        own = load_file(whole / "model.safetensors")[name]
-        torch.testing.assert_close(load_file(out / "model.safetensors")[name][ROWS:], own[ROWS:])
+        source_rows = load_file(long / "model.safetensors")[name]
+        torch.testing.assert_close(
+            load_file(out / "model.safetensors")[name][ROWS:], source_rows[ROWS:]
+        )
     assert EVERYTHING not in warnings(prepare(recipe).plan.checks)

@@ -21,14 +21,14 @@ def family(tmp_path_factory) -> Family:
     return roberta_family(tmp_path_factory.mktemp("models"), experts=2)
 
 
-def found(*paths: Path, base: Path | None = None) -> ModelsFound:
+def models_in(*paths: Path, base: Path | None = None) -> ModelsFound:
     *_, last = scan(paths, base)
     assert isinstance(last, ModelsFound)
     return last
 
 
 def test_the_base_is_found_among_its_experts(family: Family):
-    models = found(family.base.parent)
+    models = models_in(family.base.parent)
     assert {model.path for model in models.models} == {family.base, *family.experts.values()}
     assert models.base is not None
     assert models.models[models.base].path == family.base
@@ -40,18 +40,18 @@ def test_the_base_is_found_among_its_experts(family: Family):
 def test_the_open_model_is_the_base_wherever_it_lies(family: Family, tmp_path):
     copy = tmp_path / "elsewhere" / "mine"
     shutil.copytree(family.base, copy)
-    models = found(*family.experts.values(), base=copy)
+    models = models_in(*family.experts.values(), base=copy)
     assert models.base == 0
     assert models.models[0].path == copy
     assert len(models.models) == 3
 
 
 def test_what_cannot_be_opened_says_why_and_what_differs_does_not_fit(family: Family, tmp_path):
-    other = gpt2_family(tmp_path / "gpt2", experts=1)
+    stranger = gpt2_family(tmp_path / "gpt2", experts=1)
     broken = tmp_path / "gpt2" / "broken"
     broken.mkdir()
     (broken / "model.safetensors").touch()
-    models = found(family.base, other.base, broken)
+    models = models_in(family.base, stranger.base, broken)
     assert "0 bytes" in models.models[2].problem
     assert [sorted(alike) for alike in models.alike] == [[0], [1], []]
 
@@ -59,18 +59,18 @@ def test_what_cannot_be_opened_says_why_and_what_differs_does_not_fit(family: Fa
 def test_the_base_is_whom_the_others_name(family: Family, tmp_path):
     for name, source in (("one", family.base), ("two", family.base)):
         shutil.copytree(source, tmp_path / name)
-    assert found(tmp_path).base is None, "nothing says which it is"
+    assert models_in(tmp_path).base is None, "nothing says which it is"
     config = json.loads((tmp_path / "one/config.json").read_text())
     config["_name_or_path"] = "someone/two"
     (tmp_path / "one/config.json").write_text(json.dumps(config))
-    models = found(tmp_path)
+    models = models_in(tmp_path)
     assert models.base is not None
     assert models.models[models.base].path == tmp_path / "two"
 
 
 def test_a_folder_without_models_has_none(tmp_path):
     (tmp_path / "notes").mkdir()
-    assert found(tmp_path).models == ()
+    assert models_in(tmp_path).models == ()
 
 
 def cache_model(cache: Path, repository: str, commit: str, weights: bool = True) -> Path:
@@ -92,7 +92,7 @@ def cache_model(cache: Path, repository: str, commit: str, weights: bool = True)
 def test_the_hugging_face_cache_is_a_folder_of_models(tmp_path, monkeypatch):
     monkeypatch.setattr(socket, "socket", None)
     cache = tmp_path / "hub"
-    assert found(cache).models == ()
+    assert models_in(cache).models == ()
     expert = cache_model(cache, "models--org--expert", "a" * 40)
     base = cache_model(cache, "models--org--expert-base", "b" * 40)
     cache_model(cache, "models--org--tokenizer-only", "a" * 40, weights=False)
@@ -103,10 +103,10 @@ def test_the_hugging_face_cache_is_a_folder_of_models(tmp_path, monkeypatch):
     (pipeline / "model_index.json").write_text('{"unet": ["diffusers", "UNet2DModel"]}')
     broken = cache_model(cache, "models--org--broken", "b" * 40)
     shutil.rmtree(broken.parent.parent / "blobs")
-    models = found(cache)
+    models = models_in(cache)
     listed = {model.path: model for model in models.models}
-    whole = {path for path, model in listed.items() if not model.problem}
-    assert whole == {base, expert, pipeline}
+    model_paths = {path for path, model in listed.items() if not model.problem}
+    assert model_paths == {base, expert, pipeline}
     assert listed[expert].bytes > 0
     assert models.base is not None
     assert models.models[models.base].path == base, "its name on the hub says so"

@@ -59,7 +59,7 @@ def merge_of(folder: Path, base: str, *kinds: str) -> Recipe:
 
 
 @pytest.mark.parametrize(
-    ("whole", "part", "prefix", "part_is_base"),
+    ("complete", "part", "prefix", "part_is_base"),
     [
         ("CLIPModel", "CLIPVisionModel", "vision_model.", False),
         ("CLIPModel", "CLIPVisionModelWithProjection", "", False),
@@ -72,25 +72,29 @@ def merge_of(folder: Path, base: str, *kinds: str) -> Recipe:
     ],
 )
 def test_a_model_and_its_part_are_merged_where_they_meet(
-    whole: str, part: str, prefix: str, part_is_base: bool, tmp_path
+    complete: str, part: str, prefix: str, part_is_base: bool, tmp_path
 ):
-    base, kind = (part, whole) if part_is_base else (whole, part)
+    base, kind = (part, complete) if part_is_base else (complete, part)
     recipe = merge_of(tmp_path, base, kind, kind)
     prepared = prepare(recipe)
-    found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
+    tensors = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
     ours = [load_file(entry.model / "model.safetensors") for entry in recipe.models]
     before = load_file(recipe.base_model / "model.safetensors")
-    assert found.keys() == before.keys()
+    assert tensors.keys() == before.keys()
     names = {prefix + name: name for name in (before if part_is_base else ours[0])}
     for of_whole, of_part in names.items():
-        of_base, own = (of_part, of_whole) if part_is_base else (of_whole, of_part)
-        torch.testing.assert_close(found[of_base], (ours[0][own] + ours[1][own]) / 2)
+        of_base, of_expert = (of_part, of_whole) if part_is_base else (of_whole, of_part)
+        torch.testing.assert_close(tensors[of_base], (ours[0][of_expert] + ours[1][of_expert]) / 2)
     for name in before.keys() - (before if part_is_base else names.keys()):
-        torch.testing.assert_close(found[name], before[name])
-    left = {r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT}
-    assert left == (ours[0].keys() - names.keys() if part_is_base else set())
+        torch.testing.assert_close(tensors[name], before[name])
+    per_expert = {r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT}
+    assert per_expert == (ours[0].keys() - names.keys() if part_is_base else set())
     (check,) = (check for check in prepared.plan.checks if check.title == "Names")
-    start = f"Has more than the base: {len(left)}" if left else "Has only a part of the base"
+    start = (
+        f"Has more than the base: {len(per_expert)}"
+        if per_expert
+        else "Has only a part of the base"
+    )
     assert check.sentence.startswith(start)
     assert check.subject == ", ".join(expert.name for expert in prepared.plan.experts)
 

@@ -63,13 +63,13 @@ def test_the_head_is_merged_of_what_each_model_has_as_head(
     parameters = {} if method == "linear" else {"scaling": 0.7}
     recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
     prepared = prepare(recipe)
-    found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
+    tensors = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
     expected = combined(method, embedding_of(base), [embedding_of(expert) for expert in experts])
-    torch.testing.assert_close(found[EMBEDDING].double(), expected, atol=1e-6, rtol=0)
-    assert (HEAD in found) is not all(ties)  # one model with a head of its own unties the result
+    torch.testing.assert_close(tensors[EMBEDDING].double(), expected, atol=1e-6, rtol=0)
+    assert (HEAD in tensors) is not all(ties)  # one model with a head of its own unties the result
     if not all(ties):
         expected = combined(method, head_of(base), [head_of(expert) for expert in experts])
-        torch.testing.assert_close(found[HEAD].double(), expected, atol=1e-6, rtol=0)
+        torch.testing.assert_close(tensors[HEAD].double(), expected, atol=1e-6, rtol=0)
     for folder, tied in zip(experts, ties[1:], strict=True):
         if tied and not all(ties):
             check = ties_check(prepared.plan.checks, folder.name)
@@ -94,14 +94,14 @@ def test_models_of_every_mixture_load(tmp_path, ties: tuple[bool, ...]):
 
 
 def test_an_expert_without_any_head_is_said_to_take_no_part(tmp_path):
-    base, other = models(tmp_path, [False, False])
+    base, expert = models(tmp_path, [False, False])
     config = transformers.AutoConfig.from_pretrained(base)
     config.tie_word_embeddings = True
     torch.manual_seed(5)
     transformers.LlamaModel(config).save_pretrained(tmp_path / "bare")
-    prepared = prepare(recipe_over(base, [tmp_path / "bare", other], merge_method="linear"))
+    prepared = prepare(recipe_over(base, [tmp_path / "bare", expert], merge_method="linear"))
     check = ties_check(prepared.plan.checks, "bare")
     assert check.verdict is CheckVerdict.WARNING
     assert "without this expert" in check.sentence
-    found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
-    torch.testing.assert_close(found[HEAD].double(), head_of(other), atol=1e-6, rtol=0)
+    tensors = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
+    torch.testing.assert_close(tensors[HEAD].double(), head_of(expert), atol=1e-6, rtol=0)

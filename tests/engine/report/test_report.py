@@ -65,16 +65,16 @@ def written(prepared: Prepared, folder: Path) -> str:
 
 
 def svgs(text: str) -> Iterator[ElementTree.Element]:
-    for found in re.findall(r"<figure>(<svg.*?</svg>)", text, re.DOTALL):
-        yield ElementTree.fromstring(found)
+    for svg in re.findall(r"<figure>(<svg.*?</svg>)", text, re.DOTALL):
+        yield ElementTree.fromstring(svg)
 
 
-def agree(shown: str, exact: float, tolerance: float = 0.0) -> bool:
+def agree(printed: str, exact: float, tolerance: float = 0.0) -> bool:
     """Whether a printed number is the exact one to the digits it has, and within a tolerance."""
-    mantissa, _, exponent = shown.partition("e")
+    mantissa, _, exponent = printed.partition("e")
     digits = len(mantissa.partition(".")[2])
     unit = 10.0 ** (int(exponent or 0) - digits)
-    return abs(float(shown) - exact) <= 0.5 * unit + 1e-9 * abs(exact) + tolerance
+    return abs(float(printed) - exact) <= 0.5 * unit + 1e-9 * abs(exact) + tolerance
 
 
 def test_the_figures_of_every_tensor_are_the_oracles(prepared: Prepared, text: str):
@@ -106,29 +106,29 @@ def test_energies_and_cosines_are_those_of_the_files(prepared: Prepared, text: s
             continue
         deltas = deltas_of(prepared, row)
         for name, delta in deltas.items():
-            shown = energies.column(name)[row.name]
-            assert agree(shown, float((delta**2).sum()))
+            printed = energies.column(name)[row.name]
+            assert agree(printed, float((delta**2).sum()))
         if len(deltas) == 3:
             flat = np.stack([delta.ravel() for delta in deltas.values()])
             products += flat @ flat.T
             squares += (flat**2).sum(axis=1)
     cosines = products / np.sqrt(np.outer(squares, squares))
-    shown = page.table("Cosines")
-    for a, line in enumerate(shown.rows):
+    table = page.table("Cosines")
+    for a, line in enumerate(table.rows):
         for b, cell in enumerate(line[1:]):
             assert float(cell.replace("−", "-")) == pytest.approx(cosines[a, b], abs=0.0051)
 
 
 def test_the_figures_of_the_spectra_are_those_of_the_matrices(prepared: Prepared, text: str):
     page = Page(text)
-    shown = re.findall(r"<h3>(.*?)</h3>", text)
+    names = re.findall(r"<h3>(.*?)</h3>", text)
     tables = [table for table in page.tables if table.caption == "Figures of the spectra"]
-    assert 2 <= len(shown) == len(tables) <= 4
+    assert 2 <= len(names) == len(tables) <= 4
     gammas = page.table("All tensors").column("γ")
-    assert gammas[shown[0]] == max(
+    assert gammas[names[0]] == max(
         gammas.values(), key=lambda gamma: float(gamma.replace("–", "0"))
     )
-    for name, table in zip(shown, tables, strict=True):
+    for name, table in zip(names, tables, strict=True):
         for expert, delta in deltas_of(prepared, row_named(prepared, name)).items():
             sigma = singular_values(delta)
             assert agree(table.column("‖ΔW‖")[expert], np.linalg.norm(delta), 1e-6)
@@ -175,8 +175,8 @@ def test_every_plot_is_named_described_and_tabulated(text: str):
         numbers = [float(n) for n in re.findall(r"-?\d+\.?\d*", picture.get("viewBox") or "")]
         assert numbers[2] == pytest.approx(220 / 25.4 * 72), "points"
     tables = [table.caption for table in Page(text).tables]
-    for wanted in ("γ by role", "Energies", "Cosines", "Figures of the spectra", "All tensors"):
-        assert any(caption.startswith(wanted) for caption in tables), wanted
+    for title in ("γ by role", "Energies", "Cosines", "Figures of the spectra", "All tensors"):
+        assert any(caption.startswith(title) for caption in tables), title
     headings = [attributes.get("scope") for name, attributes in Page(text).elements if name == "th"]
     assert set(headings) == {"col", "row"}
 
@@ -286,9 +286,9 @@ def test_tensors_that_are_kept_for_their_nan_are_in_the_report(tmp_path):
     (sentence, *_) = [row[-1] for row in page.table("Findings").rows]
     assert "The base's tensor is kept" in sentence
     gammas = page.table("All tensors").column("γ")
-    kept = [name for name in gammas if name.endswith("intermediate.dense.weight")]
-    assert kept
-    assert all(gammas[name] == "–" for name in kept)
+    names = [name for name in gammas if name.endswith("intermediate.dense.weight")]
+    assert names
+    assert all(gammas[name] == "–" for name in names)
 
 
 def run(runner: Runner, job: object) -> list[Event]:
@@ -366,8 +366,8 @@ def test_the_command_writes_it(roberta: Family, tmp_path, terminal: CliRunner):
 
 
 def test_numbers_are_written_shortly():
-    shown = [0.12345, 12345.0, 1.23456e-7, 0.0, -0.5, math.inf]
-    assert [number(value) for value in shown] == [
+    values = [0.12345, 12345.0, 1.23456e-7, 0.0, -0.5, math.inf]
+    assert [number(value) for value in values] == [
         "0.1235",
         "12340",
         "1.235×10⁻⁷",
@@ -384,7 +384,7 @@ def test_says_in_which_numbers_and_with_what_of_a_gpu(prepared: Prepared, text: 
     rows = re.findall(r"<th[^>]*>(Computed in [^<]*)</th>\s*<td[^>]*>(\d+)</td>", page)
     assert sum(int(count) for _, count in rows) == len(merged), page
     assert "Of the GPU" not in text
-    statistics = {found.statistics.name: found.statistics for found in analyse(prepared)}
+    statistics = {layer.statistics.name: layer.statistics for layer in analyse(prepared)}
     with_gpu = replace(
         content_of(prepared, statistics, {}, ()),
         gpu_peak=GpuPeak(allocated=10**9, reserved=3 * 10**9),
@@ -394,8 +394,8 @@ def test_says_in_which_numbers_and_with_what_of_a_gpu(prepared: Prepared, text: 
 
 def test_a_gamma_of_changes_with_norms_near_1_is_marked(prepared: Prepared, text: str):
     assert "question mark" not in text
-    statistics = {found.statistics.name: found.statistics for found in analyse(prepared)}
-    name = next(found.name for found in statistics.values() if found.gamma is not None)
+    statistics = {layer.statistics.name: layer.statistics for layer in analyse(prepared)}
+    name = next(layer.name for layer in statistics.values() if layer.gamma is not None)
     near_one = replace(statistics[name], gamma=6.0, mean_log_energy=0.01)
     text = page_of(content_of(prepared, {**statistics, name: near_one}, {}, ()))
     assert Page(text).table("All tensors").column("γ")[name] == "6.000 ?"

@@ -114,13 +114,13 @@ def test_it_uses_the_threads_and_the_disk_that_are_preferred(engine: EngineProce
         events = [event for _, event in until(engine, ask(engine, job))]
         return next(event for event in events if isinstance(event, EngineReady))
 
-    usual = configured(None, None)
-    assert usual.scratch is None
+    defaults = configured(None, None)
+    assert defaults.scratch is None
     for threads in (1, None):
         answer = configured(threads, tmp_path)
-        assert answer.threads == (threads or usual.threads)
+        assert answer.threads == (threads or defaults.threads)
         assert answer.scratch == tmp_path
-    assert configured(None, None) == usual
+    assert configured(None, None) == defaults
 
 
 def test_a_look_goes_before_the_rest_of_a_merge(engine: EngineProcess, recipe: Recipe, tmp_path):

@@ -25,10 +25,10 @@ ERRORS = (
 class Evaluator(QObject):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[object] = []
+        self.answers: list[object] = []
 
-    def take(self, found: object) -> None:
-        self.found.append(found)
+    def take(self, answer: object) -> None:
+        self.answers.append(answer)
 
 
 def raising(error: Exception) -> Callable[[], object]:
@@ -38,23 +38,23 @@ def raising(error: Exception) -> Callable[[], object]:
     return task
 
 
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("with_receiver", [False, True])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_tasks_after_one_that_raises_are_done_and_the_error_is_reported(
-    qtbot, monkeypatch, error, asked
+    qtbot, monkeypatch, error, with_receiver
 ):
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
     guard, evaluator, background = Guard(), Evaluator(), Background()
     try:
         with qtbot.waitSignal(guard.broken, timeout=5000) as received:
             for task in (raising(error), lambda: 7):
-                if asked:
+                if with_receiver:
                     background.ask(task, evaluator.take)
                 else:
-                    background.start(lambda task=task: evaluator.found.append(task()))
-        background.start(lambda: evaluator.found.append(8))
+                    background.start(lambda task=task: evaluator.answers.append(task()))
+        background.start(lambda: evaluator.answers.append(8))
         background.waitForDone()
-        qtbot.waitUntil(lambda: sorted(evaluator.found) == [7, 8])
+        qtbot.waitUntil(lambda: sorted(evaluator.answers) == [7, 8])
         assert str(error) in str(received.args[0])
     finally:
         guard.release()
@@ -72,7 +72,7 @@ def test_what_carries_an_answer_ends_in_the_windows_thread_after_it_is_taken(qtb
     computed.set()
     background.waitForDone()
     assert ends == []
-    qtbot.waitUntil(lambda: evaluator.found == [True])
+    qtbot.waitUntil(lambda: evaluator.answers == [True])
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert ends == [threading.get_ident()]
     assert background.findChildren(QObject) == []
@@ -85,4 +85,4 @@ def test_a_pool_that_goes_away_waits_for_its_answers(qtbot):
     background.ask(lambda: 7, evaluator.take)
     del background
     QCoreApplication.processEvents()
-    assert evaluator.found == [None, 7]
+    assert evaluator.answers == [None, 7]

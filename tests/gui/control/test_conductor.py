@@ -120,12 +120,12 @@ def test_an_expert_that_does_not_fit_changes_nothing(ready, session, worker, qtb
 def test_of_several_experts_those_that_fit_are_added(ready, session, worker):
     told: list[WorkbenchError] = []
     session.problem.connect(told.append)
-    others = [BROKEN.with_name(name) for name in ("small", "good", "wide")]
-    ready.conductor.add_experts(others)
-    for path in (others[0] / "config.json", others[2]):
+    folders = [BROKEN.with_name(name) for name in ("small", "good", "wide")]
+    ready.conductor.add_experts(folders)
+    for path in (folders[0] / "config.json", folders[2]):
         worker.say(JobFailed(error=MismatchError(f"{path} does not fit.", path=path)))
-    assert [expert.path for expert in session.draft.inputs.experts] == [COLA, SST2, others[1]]
-    load(worker, COLA, SST2, others[1])
+    assert [expert.path for expert in session.draft.inputs.experts] == [COLA, SST2, folders[1]]
+    load(worker, COLA, SST2, folders[1])
     assert told[-1].sentence == "`small`, `wide` do not fit this base, and were not added."
     assert session.draft.planned == session.draft.inputs
 
@@ -134,9 +134,9 @@ def test_if_no_added_expert_fits_one_sentence_names_them_all(ready, session, wor
     told: list[WorkbenchError] = []
     session.problem.connect(told.append)
     before = session.draft.inputs
-    others = [BROKEN.with_name(name) for name in ("small", "wide")]
-    ready.conductor.add_experts(others)
-    for path in others:
+    folders = [BROKEN.with_name(name) for name in ("small", "wide")]
+    ready.conductor.add_experts(folders)
+    for path in folders:
         worker.say(JobFailed(error=MismatchError(f"{path} does not fit.", path=path)))
     qtbot.waitUntil(lambda: len(told) == 3)
     assert told[-1].sentence == "`small`, `wide` do not fit this base, and were not added."
@@ -306,8 +306,8 @@ def test_a_spectrum_is_asked_for_once_and_only_of_the_last_selection(ready, sess
     session.select("layer.0.q")
     session.select("layer.10.q")
     qtbot.waitUntil(lambda: any(isinstance(job, SpectrumJob) for job in worker.jobs.values()))
-    asked = [job for job in worker.jobs.values() if isinstance(job, SpectrumJob)]
-    assert [job.row.name for job in asked] == ["layer.10.q"]
+    jobs = [job for job in worker.jobs.values() if isinstance(job, SpectrumJob)]
+    assert [job.row.name for job in jobs] == ["layer.10.q"]
     with qtbot.waitSignal(ready.engine.idle):
         worker.say(spectrum("layer.10.q"), JobDone())
     assert session.spectrum("layer.10.q") is not None
@@ -417,11 +417,11 @@ def test_an_interrupted_merge_waits_while_another_is_made(merging, session, work
 
 def test_a_pickle_is_converted_on_consent_and_then_added(ready, session, worker, qtbot):
     ready.conductor.add_experts([BROKEN])
-    wanted = worker.jobs[worker.newest(PlanJob)]
+    job = worker.jobs[worker.newest(PlanJob)]
     with qtbot.waitSignal(session.problem):
         worker.say(JobFailed(error=PickleConsentError("A PyTorch pickle.", path=BROKEN)))
     assert not any(isinstance(job, ConvertJob) for job in worker.jobs.values())
     ready.conductor.convert(BROKEN)
     assert worker.jobs[worker.newest(ConvertJob)] == ConvertJob(path=BROKEN)
     worker.say(JobDone())
-    assert worker.jobs[worker.newest(PlanJob)] == wanted
+    assert worker.jobs[worker.newest(PlanJob)] == job

@@ -70,11 +70,11 @@ def test_events_reach_who_asked_and_nobody_else(engine, worker):
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
 def test_an_end_is_heard_once_and_nothing_after_it(end, engine, worker):
-    asked = Asked(engine)
+    listener = Asked(engine)
     worker.say(end, finished_tensor("q"), JobDone())
-    assert (asked.events, asked.ends) == ([], [end])
-    asked.operation.cancel()
-    asked.operation.drop()
+    assert (listener.events, listener.ends) == ([], [end])
+    listener.operation.cancel()
+    listener.operation.drop()
     assert not worker.cancelled
     assert not worker.withdrawn
 
@@ -103,8 +103,12 @@ def test_a_cancelled_operation_hears_when_it_stops_a_dropped_one_nothing(engine,
     assert (worker.cancelled, worker.withdrawn) == ([1, 3], [2])
     for number in (1, 2, 3):
         worker.say(finished_tensor("q"), JobCancelled(), job=number)
-    assert [len(asked.events) for asked in (cancelled, dropped, replaced)] == [1, 0, 0]
-    assert [asked.ends for asked in (cancelled, dropped, replaced)] == [[JobCancelled()], [], []]
+    assert [len(listener.events) for listener in (cancelled, dropped, replaced)] == [1, 0, 0]
+    assert [listener.ends for listener in (cancelled, dropped, replaced)] == [
+        [JobCancelled()],
+        [],
+        [],
+    ]
 
 
 def test_a_lost_engine_ends_every_operation_and_is_told_once(engine, session, worker):
@@ -113,8 +117,8 @@ def test_a_lost_engine_ends_every_operation_and_is_told_once(engine, session, wo
     several = [Asked(engine, job) for job, _ in STATES]
     error = EngineError("The engine is gone.")
     worker.engine_lost.emit(error)
-    assert [asked.ends for asked in several] == [[JobFailed(error=error)]] * len(STATES)
-    assert [str(each) for each in reported] == [
+    assert [listener.ends for listener in several] == [[JobFailed(error=error)]] * len(STATES)
+    assert [str(message) for message in reported] == [
         f"{error} Merge again to resume from the last finished tensor."
     ]
     assert not engine.is_busy

@@ -46,12 +46,14 @@ def forecasting(
 
 def analyse(session: Session) -> None:
     for name in LAYERS:
-        found = LayerStatistics(name=name, energies={"cola": 9.0, "sst2": 16.0}, base_energy=1e4)
-        session.layers.record_statistics(found)
+        statistics = LayerStatistics(
+            name=name, energies={"cola": 9.0, "sst2": 16.0}, base_energy=1e4
+        )
+        session.layers.record_statistics(statistics)
     session.finish_analysis()
 
 
-def asked(worker: FakeWorker, qtbot: QtBot, count: int = 1) -> int:
+def job_number(worker: FakeWorker, qtbot: QtBot, count: int = 1) -> int:
     """The number of the newest question, when there are so many."""
     qtbot.waitUntil(lambda: len(worker.jobs) == count)
     number = worker.newest(SampleMergesJob)
@@ -69,7 +71,7 @@ def test_it_is_asked_once_the_experts_are_compared_and_told_when_all_is_said(
     qtbot.wait(2 * DELAY)
     assert not worker.jobs
     analyse(session)
-    number = asked(worker, qtbot)
+    number = job_number(worker, qtbot)
     worker.say(report(LAYERS[0], 7.0), job=number)
     assert forecasting.current is None
     worker.say(JobDone(), job=number)
@@ -82,10 +84,10 @@ def test_it_is_asked_once_the_experts_are_compared_and_told_when_all_is_said(
 
 def test_another_recipe_makes_it_stale_and_is_asked_about(forecasting, session, worker, qtbot):
     analyse(session)
-    first = asked(worker, qtbot)
+    first = job_number(worker, qtbot)
     session.draft.set_parameter("tau", 0.7)
     assert worker.withdrawn == [first]
-    second = asked(worker, qtbot, 2)
+    second = job_number(worker, qtbot, 2)
     worker.say(report(LAYERS[0], 9.0), JobDone(), job=first)  # late, and of another recipe
     assert forecasting.current is None
     worker.say(report(LAYERS[0], 7.0), JobDone(), job=second)
@@ -96,18 +98,18 @@ def test_another_recipe_makes_it_stale_and_is_asked_about(forecasting, session, 
 
 def test_it_gives_way_to_work_that_the_person_wants(forecasting, session, engine, worker, qtbot):
     analyse(session)
-    number = asked(worker, qtbot)
+    number = job_number(worker, qtbot)
     engine.run(ExportJob(store=Path("/cache/store"), folder=Path("/out")))
     assert worker.withdrawn == [number]
     qtbot.wait(2 * DELAY)
     assert len(worker.jobs) == 2  # not while that goes on
     worker.say(JobDone(), job=2)
-    asked(worker, qtbot, 3)
+    job_number(worker, qtbot, 3)
 
 
 def test_after_the_merge_its_own_reports_take_its_place(forecasting, session, worker, qtbot):
     analyse(session)
-    worker.say(report(LAYERS[0], 7.0), JobDone(), job=asked(worker, qtbot))
+    worker.say(report(LAYERS[0], 7.0), JobDone(), job=job_number(worker, qtbot))
     run = MergeRun(
         recipe=session.draft.inputs.recipe(),
         parameters=session.draft.resolved_parameters(),
@@ -125,7 +127,7 @@ def test_after_the_merge_its_own_reports_take_its_place(forecasting, session, wo
 def test_a_failure_is_not_told_and_not_tried_again(forecasting, session, worker, qtbot):
     analyse(session)
     with qtbot.assertNotEmitted(session.problem):
-        worker.say(JobFailed(error=MethodError("No.")), job=asked(worker, qtbot))
+        worker.say(JobFailed(error=MethodError("No.")), job=job_number(worker, qtbot))
     qtbot.wait(2 * DELAY)
     assert len(worker.jobs) == 1
     assert forecasting.current is None
@@ -137,7 +139,7 @@ def test_nobody_looks_and_nothing_is_asked(forecasting, session, worker, qtbot):
     qtbot.wait(2 * DELAY)
     assert not worker.jobs
     forecasting.set_visible(True)
-    number = asked(worker, qtbot)
+    number = job_number(worker, qtbot)
     forecasting.set_visible(False)
     assert worker.withdrawn == [number]
 
@@ -147,8 +149,10 @@ def test_the_sentence_stands_where_the_settings_are(opened, worker, qtbot):
     opened.show()
     qtbot.waitExposed(opened)
     for name in LAYERS:
-        found = LayerStatistics(name=name, energies={"cola": 9.0, "sst2": 16.0}, base_energy=1e4)
-        opened.session.layers.record_statistics(found)
+        statistics = LayerStatistics(
+            name=name, energies={"cola": 9.0, "sst2": 16.0}, base_energy=1e4
+        )
+        opened.session.layers.record_statistics(statistics)
     assert not panel.forecast.isVisible()
     opened.session.finish_analysis()
     for number in range(1, len(worker.jobs) + 1):

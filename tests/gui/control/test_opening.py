@@ -42,14 +42,16 @@ def answer(worker: FakeWorker, *experts: Path, base: Path = NEW) -> None:
 
 
 @pytest.mark.parametrize("loaded", [False, True], ids=["nothing loaded", "loaded"])
-@pytest.mark.parametrize("asked", MEANWHILE)
-def test_an_opening_goes_on_whatever_is_asked_for(conductor, session, worker, qtbot, asked, loaded):
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_an_opening_goes_on_whatever_is_asked_for(
+    conductor, session, worker, qtbot, meanwhile, loaded
+):
     if loaded:
         adopt_two(session)
     conductor.open([NEW])
-    MEANWHILE[asked](conductor, session)
+    MEANWHILE[meanwhile](conductor, session)
     qtbot.waitUntil(lambda: not conductor._plan_timer.isActive())
-    assert worker.asked(PlanJob) == []
+    assert worker.jobs_of(PlanJob) == []
     assert worker.newest(LoadRecipeJob) not in (*worker.cancelled, *worker.withdrawn)
     assert conductor.opening == (NEW,)
     answer(worker)
@@ -71,7 +73,7 @@ def test_experts_added_to_an_opening_are_tried_on_its_base(conductor, session, w
         "As soon as the base is open, `mnli`, `sst2` will be added.",
     ]
     answer(worker, COLA)
-    (job,) = worker.asked(PlanJob)
+    (job,) = worker.jobs_of(PlanJob)
     assert job.recipe.paths == (NEW, COLA, MNLI, SST2)
 
 
@@ -84,7 +86,7 @@ def test_if_the_base_cannot_be_opened_its_experts_are_named(conductor, session, 
     worker.say(FAILURE)
     assert told[1:] == ["Without its base, `mnli` could not be added."]
     assert session.draft.inputs == TWO
-    assert worker.asked(PlanJob) == []
+    assert worker.jobs_of(PlanJob) == []
 
 
 def test_experts_wait_for_a_base_that_must_be_converted_first(conductor, session, worker):
@@ -94,7 +96,7 @@ def test_experts_wait_for_a_base_that_must_be_converted_first(conductor, session
     conductor.convert(NEW)
     worker.say(JobDone(), job=worker.newest(ConvertJob))
     answer(worker, COLA)
-    (job,) = worker.asked(PlanJob)
+    (job,) = worker.jobs_of(PlanJob)
     assert job.recipe.paths == (NEW, COLA, MNLI)
 
 
@@ -105,7 +107,7 @@ def test_a_change_of_what_is_loaded_is_planned_if_nothing_else_can_be_opened(
     conductor.open([NEW])
     conductor.change(TWO.with_method("linear"))
     worker.say(FAILURE)
-    (job,) = worker.asked(PlanJob)
+    (job,) = worker.jobs_of(PlanJob)
     assert job.recipe.merge_method == "linear"
 
 
@@ -118,7 +120,7 @@ def test_what_was_asked_for_is_forgotten_with_a_stopped_opening(conductor, sessi
     assert session.draft.inputs == TWO
     conductor.open([NEW])
     load(worker)
-    assert worker.asked(PlanJob) == []
+    assert worker.jobs_of(PlanJob) == []
 
 
 def test_another_base_takes_the_place_of_the_opening(conductor, session, worker):
@@ -126,5 +128,5 @@ def test_another_base_takes_the_place_of_the_opening(conductor, session, worker)
     conductor.open([NEW])
     conductor.change(replace(TWO, base=MNLI))
     assert conductor.opening == ()
-    (job,) = worker.asked(PlanJob)
+    (job,) = worker.jobs_of(PlanJob)
     assert job.recipe.base_model == MNLI

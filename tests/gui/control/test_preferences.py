@@ -49,9 +49,9 @@ def _as_before(qapp: QApplication):
 def dialog(window: MainWindow, worker: FakeWorker) -> PreferencesDialog:
     worker.say(ENGINE, job=0)
     window.actions_.preferences.trigger()
-    (found,) = window.findChildren(PreferencesDialog)
-    yield found
-    found.close()
+    (opened,) = window.findChildren(PreferencesDialog)
+    yield opened
+    opened.close()
 
 
 def newest(worker: FakeWorker) -> ConfigureJob:
@@ -136,14 +136,14 @@ def enlarge(window: MainWindow, percent: int, qtbot: QtBot) -> None:
 
 
 def test_letters_grow_everywhere_and_shrink_again(dialog, window, qapp, qtbot):
-    before = {each: each.font().pointSizeF() for each in window.findChildren(QWidget)}
+    before = {widget: widget.font().pointSizeF() for widget in window.findChildren(QWidget)}
     body = qapp.font().pointSizeF()
     title = face(Face.TITLE).pointSizeF()
     try:
         enlarge(window, 150, qtbot)
         assert qapp.font().pointSizeF() == pytest.approx(1.5 * body)
         assert face(Face.TITLE).pointSizeF() == pytest.approx(1.5 * title)
-        before = {each: size for each, size in before.items() if isValid(each)}
+        before = {widget: size for widget, size in before.items() if isValid(widget)}
         for widget, size in before.items():
             assert widget.font().pointSizeF() == pytest.approx(1.5 * size), widget
     finally:
@@ -200,14 +200,14 @@ def test_controls_have_the_size_of_the_text_and_tab_goes_on(loaded, qtbot, sizes
     loaded.activateWindow()
 
     def least() -> dict[QWidget, tuple[int, int]]:
-        controls = [each for kind in CONTROLS for each in loaded.findChildren(kind)]
+        controls = [control for kind in CONTROLS for control in loaded.findChildren(kind)]
         hints = [
             (control, control.minimumSizeHint()) for control in controls if control.isVisible()
         ]
-        return {each: (hint.width(), hint.height()) for each, hint in hints}
+        return {control: (hint.width(), hint.height()) for control, hint in hints}
 
     before = least()
-    combos = [each for each in before if isinstance(each, QComboBox)]
+    combos = [control for control in before if isinstance(control, QComboBox)]
     assert combos
     try:
         for size in sizes:
@@ -221,7 +221,7 @@ def test_controls_have_the_size_of_the_text_and_tab_goes_on(loaded, qtbot, sizes
     finally:
         enlarge(loaded, 100, qtbot)
     now = least()
-    assert {each: now[each] for each in before if each in now} == before
+    assert {control: now[control] for control in before if control in now} == before
 
 
 def test_exports_are_proposed_in_the_folder_that_is_preferred(loaded, tmp_path, qtbot):
@@ -232,8 +232,8 @@ def test_exports_are_proposed_in_the_folder_that_is_preferred(loaded, tmp_path, 
 
 
 def test_the_disk_that_counts_is_that_of_the_scratch_folder(tmp_path, monkeypatch):
-    asked: list[Path] = []
-    monkeypatch.setattr("ace_gui.engine.planning.requirements.free_bytes", asked.append)
+    paths: list[Path] = []
+    monkeypatch.setattr("ace_gui.engine.planning.requirements.free_bytes", paths.append)
     use_scratch(tmp_path)
     free_disk_bytes()
-    assert asked == [tmp_path / "merges"]
+    assert paths == [tmp_path / "merges"]

@@ -132,8 +132,8 @@ def test_a_later_window_knows_the_kept_merges(loaded, merge, other_window, qtbot
     answer(window.opener.box, "New project")
     load(worker, COLA, SST2)
     qtbot.waitUntil(lambda: bool(window.session.results.runs.all))
-    (found,) = window.session.results.runs.all
-    assert (found.store, found.name, found.norm, found.key) == (
+    (reopened,) = window.session.results.runs.all
+    assert (reopened.store, reopened.name, reopened.norm, reopened.key) == (
         run.store,
         "the best",
         run.norm,
@@ -145,7 +145,7 @@ def test_a_later_window_knows_the_kept_merges(loaded, merge, other_window, qtbot
     reports = (LayerReport(name="layer.0.q", delta_norm=1.0),)
     read = StoreRead(store=run.store, reports=reports, outdated=False)
     worker.say(read, JobDone(), job=number)
-    assert window.session.results.merge is found
+    assert window.session.results.merge is reopened
     assert window.session.can_export
     worker.say(*analysed(GAMMAS), job=len(worker.jobs))
 
@@ -164,8 +164,8 @@ def test_a_run_is_restored_with_all_of_its_settings(loaded, worker, merge):
     first = merge()
     colours = [expert.colour for expert in loaded.session.draft.inputs.experts]
     loaded.conductor.change(loaded.session.draft.inputs.without_experts([0]))
-    kept = plan(loaded.session.draft.inputs.recipe())
-    worker.say(PlanReady(plan=kept), JobDone(), job=worker.newest(PlanJob))
+    run_plan = plan(loaded.session.draft.inputs.recipe())
+    worker.say(PlanReady(plan=run_plan), JobDone(), job=worker.newest(PlanJob))
     choose(loaded, worker, 0.9)
     loaded.runs.restore(first)
     inputs = loaded.session.draft.inputs
@@ -218,7 +218,7 @@ def test_a_reopened_run_knows_each_task_before_and_after_the_alignment(loaded, m
     task = TaskDivergence(
         task="SST-2", expert="SST-2", inputs=51, kept_back=13, before=0.4, after=0.1
     )
-    found = Distilled(
+    distilled = Distilled(
         what="biases and norms",
         tensors=2,
         numbers=20,
@@ -228,11 +228,11 @@ def test_a_reopened_run_knows_each_task_before_and_after_the_alignment(loaded, m
         tasks=(task,),
         curve={0: {"SST-2": 0.4}, 5: {"SST-2": 0.1}},
     )
-    write_record(replace(run, finished=replace(run.finished, distilled=found)))
+    write_record(replace(run, finished=replace(run.finished, distilled=distilled)))
     again = read_record(record_of(run.store))
     assert again is not None
     assert again.finished is not None
-    assert again.finished.distilled == found
+    assert again.finished.distilled == distilled
 
 
 def test_kept_merges_of_any_base_are_cleaned_up_by_consent(loaded, worker, merge, qtbot):
@@ -240,8 +240,8 @@ def test_kept_merges_of_any_base_are_cleaned_up_by_consent(loaded, worker, merge
     loaded.runs.finish()
     elsewhere = run.store.with_name("e" * 32)
     shutil.copytree(run.store, elsewhere)
-    other = replace(run, recipe=replace(run.recipe, base_model=SST2), exported=True, bytes=7)
-    write_record(replace(other, store=elsewhere))
+    foreign = replace(run, recipe=replace(run.recipe, base_model=SST2), exported=True, bytes=7)
+    write_record(replace(foreign, store=elsewhere))
     loaded.actions_.clean_up.trigger()
     dialog = loaded.dialogs.clean_up
     assert dialog is not None
@@ -249,7 +249,7 @@ def test_kept_merges_of_any_base_are_cleaned_up_by_consent(loaded, worker, merge
     rows = [dialog.tree.topLevelItem(row) for row in range(2)]
     (title,) = run_titles([run], loaded.session.draft.methods)
     assert {row.text(0) for row in rows} == {title}, "as in the list of runs"
-    assert {row.text(1) for row in rows} == {project_name(run.recipe), project_name(other.recipe)}
+    assert {row.text(1) for row in rows} == {project_name(run.recipe), project_name(foreign.recipe)}
     assert dialog.remove.text() == "&Delete 1", "what was exported is ticked"
     dialog.remove.click()
     assert not elsewhere.exists()
@@ -277,8 +277,8 @@ def test_what_is_kept_is_measured_on_the_disk(loaded, worker, merge, qtbot):
     assert sorted(run.bytes for run in loaded.session.results.runs.all) == sorted(sizes)
     assert loaded.workspace.runs.used.text() == f"4 on disk, {human_bytes(sum(sizes))}"
     loaded.runs.finish()
-    found = {run.store: run.bytes for run in read_all(runs[0].store.parent)}
-    assert found == {run.store: size for run, size in zip(runs, sizes, strict=False)}
+    recorded = {run.store: run.bytes for run in read_all(runs[0].store.parent)}
+    assert recorded == {run.store: size for run, size in zip(runs, sizes, strict=False)}
 
 
 def test_records_say_everything_and_damaged_ones_are_passed_over(merge, tmp_path):

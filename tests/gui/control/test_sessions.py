@@ -31,51 +31,51 @@ def test_a_window_that_died_leaves_what_was_open(sessions, tmp_path):
     assert later(tmp_path).recover() == (), "it is still open"
     assert sessions._lock is not None
     sessions._lock.unlock()  # as at the end of the process
-    (kept,) = later(tmp_path).recover()
-    assert kept.name.startswith("models, recovered 20")
-    assert load_recipe(kept) == TWO.recipe()
+    (project,) = later(tmp_path).recover()
+    assert project.name.startswith("models, recovered 20")
+    assert load_recipe(project) == TWO.recipe()
     assert later(tmp_path).recover() == (), "once is enough"
     sessions.leave(keep=False)
 
 
 def test_a_window_that_ends_well_leaves_nothing_but_an_unsaved_project(sessions, tmp_path):
-    kept = sessions.leave(keep=True)
-    assert kept is not None
-    assert kept.name == "models.ace.yaml"
-    assert load_recipe(kept) == TWO.recipe()
-    assert [path.name for path in (tmp_path / "sessions").glob("*.yaml")] == [kept.name]
+    project = sessions.leave(keep=True)
+    assert project is not None
+    assert project.name == "models.ace.yaml"
+    assert load_recipe(project) == TWO.recipe()
+    assert [path.name for path in (tmp_path / "sessions").glob("*.yaml")] == [project.name]
     assert later(tmp_path).recover() == ()
 
 
 def test_nothing_of_a_persons_is_written_over(sessions, session, tmp_path):
     """Neither what cannot be read, nor what is called as a project that is recovered."""
     folder = tmp_path / "sessions"
-    own = {"models.ace.yaml": "damaged: [", "notes.running.ace.yaml": "mine"}
-    for name, text in own.items():
+    files = {"models.ace.yaml": "damaged: [", "notes.running.ace.yaml": "mine"}
+    for name, text in files.items():
         (folder / name).write_text(text)
     (folder / f"{'a' * 32}.running.ace.yaml").symlink_to(folder / "notes.running.ace.yaml")
-    kept = sessions.leave(keep=True)
-    assert kept is not None
+    project = sessions.leave(keep=True)
+    assert project is not None
     recovered = []
     for number in range(3):
-        left = folder / f"{number:032x}.running.ace.yaml"
-        left.write_text(kept.read_text())
+        leftover = folder / f"{number:032x}.running.ace.yaml"
+        leftover.write_text(project.read_text())
         recovered += later(tmp_path).recover()
-    assert len({kept, *recovered}) == 4
-    assert all(load_recipe(file) == TWO.recipe() for file in (kept, *recovered))
-    assert {name: (folder / name).read_text() for name in own} == own
+    assert len({project, *recovered}) == 4
+    assert all(load_recipe(file) == TWO.recipe() for file in (project, *recovered))
+    assert {name: (folder / name).read_text() for name in files} == files
 
 
 def test_other_models_of_one_folder_take_no_projects_place(sessions, session, tmp_path):
     first = sessions.leave(keep=True)
     assert sessions.leave(keep=True) == first, "the same project"
-    other = replace(TWO, experts=TWO.experts[:1])
-    session.adopt(other, plan(other.recipe()))
-    kept = sessions.leave(keep=True)
-    assert kept is not None
+    inputs = replace(TWO, experts=TWO.experts[:1])
+    session.adopt(inputs, plan(inputs.recipe()))
+    project = sessions.leave(keep=True)
+    assert project is not None
     assert first is not None
-    assert kept.name == "models 2.ace.yaml"
-    assert load_recipe(kept) == other.recipe()
+    assert project.name == "models 2.ace.yaml"
+    assert load_recipe(project) == inputs.recipe()
     assert load_recipe(first).paths == TWO.recipe().paths
 
 
@@ -89,13 +89,13 @@ PROJECTS = {
 }
 
 
-@pytest.mark.parametrize("kept", PROJECTS)
+@pytest.mark.parametrize("former", PROJECTS)
 @pytest.mark.parametrize("opened", ["nothing else", *PROJECTS])
 def test_a_project_is_not_written_over_by_another_of_the_same_models(
-    session, tmp_path, kept, opened
+    session, tmp_path, former, opened
 ):
     sessions = Sessions(session, tmp_path / "sessions")
-    first = PROJECTS[kept]
+    first = PROJECTS[former]
     second = PROJECTS.get(opened, TWO)
     files = []
     for inputs in (first, second, first, second):
@@ -113,8 +113,8 @@ def test_every_change_is_written(session, sessions):
     sessions.write()
     sessions._background.waitForDone()
     assert load_recipe(sessions._file).parameters == {"tau": 0.7}
-    one = TWO.without_experts([0])
-    session.adopt(one, plan(one.recipe()))
+    sst2_only = TWO.without_experts([0])
+    session.adopt(sst2_only, plan(sst2_only.recipe()))
     assert sessions._timer.isActive()
     sessions.leave(keep=False)
 
@@ -122,11 +122,11 @@ def test_every_change_is_written(session, sessions):
 @pytest.mark.parametrize("folder", ["a:b?", "x" * 200, "..."])
 def test_a_project_in_any_folder_gets_a_file(folder, session, sessions):
     inside = Path("/models", folder)
-    other = Inputs(base=inside / "base").with_experts([inside / "a"])
-    session.adopt(other, plan(other.recipe()))
-    kept = sessions.leave(keep=True)
-    assert kept is not None
-    assert load_recipe(kept) == other.recipe()
+    inputs = Inputs(base=inside / "base").with_experts([inside / "a"])
+    session.adopt(inputs, plan(inputs.recipe()))
+    project = sessions.leave(keep=True)
+    assert project is not None
+    assert load_recipe(project) == inputs.recipe()
 
 
 @pytest.mark.parametrize(

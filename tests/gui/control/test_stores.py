@@ -36,11 +36,11 @@ def aged(path: Path, days: int) -> None:
 def test_what_is_discarded_goes_and_the_rest_stays(qapp, tmp_path):
     stores = MergeStores(tmp_path)
     gone = filled(stores)
-    kept = filled(stores, OTHER)
+    store = filled(stores, OTHER)
     stores.discard(gone)
     assert not gone.exists()  # at once, so that the same recipe can begin anew
     wait()
-    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [kept]
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [store]
 
 
 def test_tasks_are_no_part_of_what_is_merged(qapp, tmp_path):
@@ -64,22 +64,22 @@ def test_the_next_window_finds_an_unfinished_merge(qapp, tmp_path):
 
 def test_a_finished_merge_stays_as_long_as_it_has_a_record(qapp, tmp_path):
     stores = MergeStores(tmp_path)
-    kept = filled(stores, complete=True)
+    store = filled(stores, complete=True)
     tried = filled(stores, OTHER, complete=True)
-    recorded(kept, ONE)
+    recorded(store, ONE)
     stores.close()
     wait()
-    assert kept.exists()
+    assert store.exists()
     assert not tried.exists()
     later = MergeStores(tmp_path)
     later.sweep()
     wait()
-    assert later.take(kept)
-    assert not MergeStores(tmp_path).take(kept), "it is another window's"
-    later.discard(kept)
+    assert later.take(store)
+    assert not MergeStores(tmp_path).take(store), "it is another window's"
+    later.discard(store)
     wait()
-    assert not kept.exists()
-    assert not record_of(kept).exists()
+    assert not store.exists()
+    assert not record_of(store).exists()
 
 
 def test_a_finished_merge_is_not_merged_over(qapp, tmp_path):
@@ -96,8 +96,8 @@ def test_two_windows_never_share_a_folder(qapp, tmp_path):
 
 
 def test_a_sweep_spares_open_windows_and_what_may_be_continued(qapp, tmp_path):
-    other = MergeStores(tmp_path)
-    theirs = filled(other, complete=True)
+    other_stores = MergeStores(tmp_path)
+    theirs = filled(other_stores, complete=True)
     recent, old, finished, trash = (tmp_path / (name * 32) for name in "abcd")
     trash = trash.with_suffix(".trash")
     for store in (recent, old, finished, trash):
@@ -146,13 +146,13 @@ def put_record(store: Path, record: str, elsewhere: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, object]:
-    found: dict[str, object] = {}
+    entries: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
-            found[str(path)] = path.readlink()
+            entries[str(path)] = path.readlink()
         else:
-            found[str(path)] = path.read_bytes() if path.is_file() else None
-    return found
+            entries[str(path)] = path.read_bytes() if path.is_file() else None
+    return entries
 
 
 def test_what_is_not_named_and_marked_as_ours_stays(qapp, tmp_path):
@@ -178,10 +178,10 @@ def test_what_is_not_named_and_marked_as_ours_stays(qapp, tmp_path):
             if path.exists():
                 aged(path, days)
         named = name in ("{:032x}", "{:032x}.trash")
-        known = record == "ours"
-        if named and kind == "folder" and (mark == "ours" or (mark == "empty" and known)):
+        has_record = record == "ours"
+        if named and kind == "folder" and (mark == "ours" or (mark == "empty" and has_record)):
             ours.add(store)
-        if named and known:
+        if named and has_record:
             ours.add(record_of(store))
     before = contents(tmp_path)
     stores = MergeStores(merges)
@@ -216,13 +216,13 @@ def test_links_in_a_folder_of_ours_are_not_followed(qapp, tmp_path):
 
 def test_a_folder_in_the_way_of_a_merge_is_left_alone(qapp, tmp_path):
     stores = MergeStores(tmp_path)
-    wanted = stores.new(ONE)
-    stores.release(wanted)
-    for put in (lambda: wanted.mkdir(), lambda: record_of(wanted).write_text("{}")):
+    store = stores.new(ONE)
+    stores.release(store)
+    for put in (lambda: store.mkdir(), lambda: record_of(store).write_text("{}")):
         put()
         assert not stores.has(ONE)
-        assert stores.new(ONE) != wanted
-        shutil.rmtree(wanted, ignore_errors=True)
+        assert stores.new(ONE) != store
+        shutil.rmtree(store, ignore_errors=True)
     stores.close()
 
 
@@ -233,30 +233,30 @@ VALUES = (0, 1, 0.3, True, "cosine")
     parameters=st.dictionaries(
         st.sampled_from("abcdef"), st.one_of(st.sampled_from(VALUES), st.floats(0, 1))
     ),
-    others=st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(VALUES)),
+    second_parameters=st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(VALUES)),
     seed=st.integers(0, 2**63 - 1),
     data=st.data(),
 )
 def test_recipes_share_an_unfinished_merge_if_and_only_if_they_are_equal(
-    parameters, others, seed, data
+    parameters, second_parameters, seed, data
 ):
     stores = MergeStores(Path("/nowhere"))
     order = data.draw(st.permutations(list(parameters)))
     shuffled = {name: parameters[name] for name in order}
-    one = replace(ONE, parameters=parameters, seed=seed)
+    base_recipe = replace(ONE, parameters=parameters, seed=seed)
     rule = Override(pattern="*", parameters=parameters)
     pairs = [
-        (one, replace(one, parameters=shuffled, notes=("read from elsewhere",))),
-        (one, replace(one, parameters=others)),
-        (one, replace(one, seed=max(0, seed - 1))),
+        (base_recipe, replace(base_recipe, parameters=shuffled, notes=("read from elsewhere",))),
+        (base_recipe, replace(base_recipe, parameters=second_parameters)),
+        (base_recipe, replace(base_recipe, seed=max(0, seed - 1))),
         (
-            replace(one, overrides=(rule,)),
-            replace(one, overrides=(replace(rule, parameters=shuffled),)),
+            replace(base_recipe, overrides=(rule,)),
+            replace(base_recipe, overrides=(replace(rule, parameters=shuffled),)),
         ),
-        (replace(one, overrides=(rule,)), one),
+        (replace(base_recipe, overrides=(rule,)), base_recipe),
     ]
-    for left, right in pairs:
-        assert (stores._folder(left) == stores._folder(right)) == (left == right)
+    for first, second in pairs:
+        assert (stores._folder(first) == stores._folder(second)) == (first == second)
 
 
 def test_a_finished_merge_that_is_made_again_stays_free_for_others(qapp, tmp_path):

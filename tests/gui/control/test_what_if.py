@@ -57,7 +57,7 @@ def panel(session: Session, what_if: WhatIf, qtbot: QtBot) -> WhatIfPanel:
     return in_view(qtbot, WhatIfPanel(session, what_if), width=1000, height=280)
 
 
-def asked(worker: FakeWorker, qtbot: QtBot, count: int) -> list[SpectrumJob]:
+def spectrum_jobs(worker: FakeWorker, qtbot: QtBot, count: int) -> list[SpectrumJob]:
     """The spectra asked for, when there are so many and no more come."""
     qtbot.waitUntil(lambda: len(worker.jobs) == count)
     qtbot.wait(2 * DELAY)
@@ -66,22 +66,22 @@ def asked(worker: FakeWorker, qtbot: QtBot, count: int) -> list[SpectrumJob]:
 
 
 def answer(norm: float) -> LayerSpectrum:
-    known = spectrum(LAYER)
+    plain = spectrum(LAYER)
     energies = {"cola": 4.0, "sst2": 4.0}
-    report = replace(known.report, delta_norm=norm, ridge_mass=0.01, energies=energies)
-    return replace(known, merged=known.merged * norm, report=report)
+    report = replace(plain.report, delta_norm=norm, ridge_mass=0.01, energies=energies)
+    return replace(plain, merged=plain.merged * norm, report=report)
 
 
 def shown_row(panel: WhatIfPanel, figure: str) -> list[str]:
     """The texts of a figure: under the recipe, and beside it."""
-    row = panel.rows[[each for _title, _tip, each in FIGURES].index(figure)]
+    row = panel.rows[[name for _title, _tip, name in FIGURES].index(figure)]
     return [row.text(column) for column in (1, 2)]
 
 
 def test_trying_asks_once_for_the_last_of_many_values(what_if, session, worker, qtbot):
     for value in (0.2, 0.1, 0.05):
         what_if.try_parameter("k_frac", value)
-    (job,) = asked(worker, qtbot, 1)
+    (job,) = spectrum_jobs(worker, qtbot, 1)
     assert job.recipe.parameters == {"k_frac": 0.05}
     assert job.row.name == LAYER
     assert session.draft.inputs.touched == {}
@@ -95,7 +95,7 @@ def test_what_is_done_after_the_method_can_be_tried(
     if rule is not None:
         overridden(session, rule, method="linear")
     panel.form.fields[name].control.setValue(0.5)
-    job = asked(worker, qtbot, 1)[-1]
+    job = spectrum_jobs(worker, qtbot, 1)[-1]
     governing_it = job.recipe if rule is None else job.recipe.overrides[0]
     assert governing_it.after == with_value(After(), name, 0.5)
     assert (what_if.parameter(name), what_if.is_tried(name)) == (0.5, True)
@@ -107,9 +107,9 @@ def test_what_is_done_after_the_method_can_be_tried(
 
 def test_a_newer_question_takes_the_place_of_the_one_before(what_if, worker, qtbot):
     what_if.try_parameter("epsilon", 1e-3)
-    asked(worker, qtbot, 1)
+    spectrum_jobs(worker, qtbot, 1)
     what_if.try_parameter("scope", "authors-vit")
-    second = asked(worker, qtbot, 2)[-1]
+    second = spectrum_jobs(worker, qtbot, 2)[-1]
     assert worker.withdrawn == [1]
     assert (second.recipe.scope, second.recipe.parameters) == ("authors-vit", {"epsilon": 1e-3})
     worker.say(answer(5.0), JobDone(), job=1)  # late, and nobody waits for it
@@ -121,14 +121,14 @@ def test_a_newer_question_takes_the_place_of_the_one_before(what_if, worker, qtb
 
 def test_what_was_answered_is_not_asked_again(what_if, worker, qtbot):
     what_if.try_parameter("tau", 2.0)
-    asked(worker, qtbot, 1)
+    spectrum_jobs(worker, qtbot, 1)
     worker.say(answer(5.0), JobDone())
     what_if.back()
     assert what_if.new is None
     assert not what_if.is_on
     what_if.try_parameter("tau", 2.0)
     assert what_if.new is not None
-    asked(worker, qtbot, 1)
+    spectrum_jobs(worker, qtbot, 1)
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def of_two_variants(session: Session, what_if: WhatIf) -> WhatIf:
 
 def test_somebody_who_looks_sees_both_variants(of_two_variants, session, worker, qtbot):
     panel = in_view(qtbot, WhatIfPanel(session, of_two_variants), width=1000, height=280)
-    (job,) = asked(worker, qtbot, 1)
+    (job,) = spectrum_jobs(worker, qtbot, 1)
     assert job.recipe.parameters == {"variant": "automatic"}
     assert not of_two_variants.is_on  # there is nothing to apply
     assert not panel.apply.isEnabled()
@@ -154,7 +154,7 @@ def test_somebody_who_looks_sees_both_variants(of_two_variants, session, worker,
     assert panel.plot.caption.full_text == said
     assert not panel.note.isVisible()  # the headings say it
     of_two_variants.try_parameter("epsilon", 1e-3)
-    asked(worker, qtbot, 2)
+    spectrum_jobs(worker, qtbot, 2)
     assert panel.table.headerItem().text(2) == "tried"
     panel.hide()
     of_two_variants.back()
@@ -167,7 +167,7 @@ def test_the_other_variant_of_a_layer_of_the_automatic_one_is_the_published(
 ):
     session.draft.set_parameter("variant", "automatic")
     of_two_variants.set_visible(True)
-    (job,) = asked(worker, qtbot, 1)
+    (job,) = spectrum_jobs(worker, qtbot, 1)
     assert job.recipe.parameters == {"variant": "published"}
     assert of_two_variants.labels == ("automatic", "published")
 
@@ -184,7 +184,7 @@ def test_the_recipes_own_value_is_no_trial(what_if, session):
 def test_layers_without_a_spectrum_are_not_asked_about(what_if, session, worker, qtbot, panel):
     session.select("layer.0.q.bias")
     what_if.try_parameter("tau", 2.0)
-    asked(worker, qtbot, 0)
+    spectrum_jobs(worker, qtbot, 0)
     assert "Select a layer" in panel.plot.message()
 
 
@@ -192,14 +192,14 @@ def test_the_panel_shows_old_beside_new(panel, what_if, session, worker, qtbot):
     assert "Change a value" in panel.plot.message()
     session.results.findings.record(session.draft.recipe_key(), answer(1.0))
     panel.form.fields["k_frac"].control.setValue(0.9)
-    asked(worker, qtbot, 1)
+    spectrum_jobs(worker, qtbot, 1)
     worker.say(answer(5.0), JobDone())
     rows = {title: index for index, (title, _, _) in enumerate(FIGURES)}
     assert [float(text) for text in shown_row(panel, "delta_norm")] == [1.0, 5.0]
     assert panel.rows[rows["‖ΔW‖"]].font(2).bold()
     assert not panel.rows[rows["γ"]].font(2).bold()
-    known = {title for title, _, figure in FIGURES if shown_row(panel, figure) != ["–", "–"]}
-    assert {row.text(0) for row in panel.rows if not row.isHidden()} == known < set(rows)
+    titles = {title for title, _, figure in FIGURES if shown_row(panel, figure) != ["–", "–"]}
+    assert {row.text(0) for row in panel.rows if not row.isHidden()} == titles < set(rows)
     assert panel.table.verticalScrollBar().maximum() == 0, "none is cut"
     assert panel.plot.message() is None
     drawn = [curve.y for curve in panel.plot.curves()]
@@ -210,7 +210,7 @@ def test_the_panel_shows_old_beside_new(panel, what_if, session, worker, qtbot):
 
 def test_what_cannot_be_computed_says_why(panel, what_if, worker, qtbot):
     what_if.try_parameter("epsilon", 1e-9)
-    asked(worker, qtbot, 1)
+    spectrum_jobs(worker, qtbot, 1)
     worker.say(JobFailed(error=MethodError("It does not work; raise epsilon.")))
     assert panel.plot.message() == "It does not work; raise epsilon."
     what_if.try_parameter("epsilon", 1e-3)
@@ -241,8 +241,8 @@ def overridden(session: Session, *rules: Override, method: str = "ace") -> None:
     for rule in rules:
         values |= rule.parameters
     indices = tuple(range(len(rules)))
-    own = RowOverride(method=method, parameters=values, weights=(1.0, 1.0), rules=indices)
-    rows = tuple(replace(r, override=own) if r.name == LAYER else r for r in ROWS)
+    override = RowOverride(method=method, parameters=values, weights=(1.0, 1.0), rules=indices)
+    rows = tuple(replace(r, override=override) if r.name == LAYER else r for r in ROWS)
     session.adopt(inputs, plan(recipe(COLA, SST2, overrides=rules), rows=rows))
 
 
@@ -255,7 +255,7 @@ def test_a_layers_own_parameters_are_what_is_tried(what_if, session, worker, qtb
     what_if.try_parameter("tau", 0.7)
     assert not what_if.is_on
     what_if.try_parameter("k_frac", 0.9)
-    (job,) = asked(worker, qtbot, 1)
+    (job,) = spectrum_jobs(worker, qtbot, 1)
     (rule,) = job.recipe.overrides
     assert rule == replace(RULE, parameters={"tau": 0.7, "k_frac": 0.9})
     assert job.recipe.parameters == {}

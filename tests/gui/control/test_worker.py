@@ -141,10 +141,10 @@ def test_a_job_that_listens_is_cancelled_gently(start, qtbot):
 
 def test_a_job_that_does_not_listen_takes_its_engine_along(start, qtbot):
     worker, engines, received = start({}, deaf=True)
-    other, number = worker.submit(AnalyseJob(recipe=recipe(COLA))), worker.submit(MERGE)
+    analysis, number = worker.submit(AnalyseJob(recipe=recipe(COLA))), worker.submit(MERGE)
     worker.cancel(number)
     qtbot.waitUntil(lambda: len(engines) == 2)
-    qtbot.waitUntil(lambda: received.of(number) == [JobCancelled()] == received.of(other))
+    qtbot.waitUntil(lambda: received.of(number) == [JobCancelled()] == received.of(analysis))
     assert engines[0].ended[0] == "terminate"
     assert not received.lost  # it was wanted
 
@@ -152,13 +152,13 @@ def test_a_job_that_does_not_listen_takes_its_engine_along(start, qtbot):
 def test_what_is_opened_instead_is_planned_by_the_next_engine(start, qtbot):
     worker, engines, received = start({}, deaf=True)
     stuck = worker.submit(PLAN)
-    wanted = worker.submit(PLAN)
+    plan_number = worker.submit(PLAN)
     worker.cancel(stuck)
     qtbot.waitUntil(lambda: len(engines) == 2 and bool(engines[1].jobs))
     assert engines[1].jobs == [PLAN]
     assert received.of(stuck) == [JobCancelled()]
-    engines[1]._theirs.send((wanted, JobDone()))
-    qtbot.waitUntil(lambda: received.of(wanted) == [JobDone()])
+    engines[1]._theirs.send((plan_number, JobDone()))
+    qtbot.waitUntil(lambda: received.of(plan_number) == [JobDone()])
 
 
 def test_nobody_is_killed_for_a_job_that_was_only_withdrawn(start, qtbot):

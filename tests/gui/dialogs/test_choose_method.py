@@ -39,13 +39,13 @@ def dialog(opened) -> ChooseMethodDialog:
     return dialog
 
 
-def shown(dialog: ChooseMethodDialog) -> dict[str, list[str]]:
+def listed(dialog: ChooseMethodDialog) -> dict[str, list[str]]:
     """The titles in the list, by family."""
-    found: dict[str, list[str]] = {}
+    families: dict[str, list[str]] = {}
     for index in methods_in(dialog):
-        found.setdefault(index.parent().data(), []).append(index.data())
-    found.pop(FIRST, None)
-    return found
+        families.setdefault(index.parent().data(), []).append(index.data())
+    families.pop(FIRST, None)
+    return families
 
 
 def said(dialog: ChooseMethodDialog) -> str:
@@ -57,7 +57,7 @@ def said(dialog: ChooseMethodDialog) -> str:
 
 def test_every_method_stands_under_its_family(dialog, qtmodeltester):
     expected = {title: [m.title for m in family] for title, family in families().items()}
-    assert shown(dialog) == expected
+    assert listed(dialog) == expected
     qtmodeltester.check(dialog.tree.model())
 
 
@@ -94,7 +94,7 @@ def test_methods_are_found_by_name_word_and_author(dialog, qtbot):
     }.items():
         dialog.filter.clear()
         qtbot.keyClicks(dialog.filter, words)
-        assert {title for family in shown(dialog).values() for title in family} == titles
+        assert {title for family in listed(dialog).values() for title in family} == titles
         assert dialog.use.isEnabled() == bool(titles)
         assert (dialog.method.title if dialog.method else None) in (titles or {None})
         assert ("No method matches." in said(dialog)) is (not titles)
@@ -165,7 +165,11 @@ def test_the_list_is_drawn_with_a_bar_as_long_as_its_mean(dialog):
     def ink(name: str) -> int:
         dialog.select(name)
         dialog.select("emr")  # what is looked at is not what is selected
-        index = next(each for each in methods_in(dialog) if each.data() == METHODS[name].title)
+        index = next(
+            method_index
+            for method_index in methods_in(dialog)
+            if method_index.data() == METHODS[name].title
+        )
         dialog.tree.scrollTo(index)
         position = dialog.tree.visualRect(index)
         middle = position.center().y()
@@ -184,7 +188,7 @@ def test_the_recommended_merge_is_the_first_and_the_published_variant_one_click_
     for title, recommended in ((TITLE, True), (published, False), (TITLE, True)):
         opened.actions_.choose_method.trigger()
         dialog = opened.findChildren(ChooseMethodDialog)[-1]
-        titles = [each for family in shown(dialog).values() for each in family]
+        titles = [title for family in listed(dialog).values() for title in family]
         assert titles[:2] == [TITLE, published]
         family = dialog.tree.model().index(0 if recommended else 1, 0)
         dialog.tree.setCurrentIndex(dialog.tree.model().index(0, 0, family))
@@ -249,23 +253,23 @@ def test_the_time_of_a_method_that_was_not_merged_is_estimated_from_some_matrice
     loaded.actions_.choose_method.trigger()
     (dialog,) = loaded.findChildren(ChooseMethodDialog)
 
-    def asked() -> list[str]:
-        return [job.recipe.merge_method for job in worker.asked(SampleMergesJob)]
+    def sampled_methods() -> list[str]:
+        return [job.recipe.merge_method for job in worker.jobs_of(SampleMergesJob)]
 
     dialog.select("linear")
     dialog.select("ace")
     dialog.select("linear")
-    qtbot.waitUntil(lambda: asked().count("linear") == 1)
+    qtbot.waitUntil(lambda: sampled_methods().count("linear") == 1)
     number = worker.newest(SampleMergesJob)
     assert worker.jobs[number].recipe.merge_method == "linear"
-    known = LayerReport(name="layer.0.q")
+    layer_report = LayerReport(name="layer.0.q")
     timed = MatrixTimed(share=0.05, seconds=3.0)
-    worker.say(known, timed, job=number)
+    worker.say(layer_report, timed, job=number)
     assert "1:00" in dialog.cost.text(), "60 s: what is remembered took no time"
     dialog.select("ace")
     assert number in worker.withdrawn
     assert "1:00" not in dialog.cost.text()
     dialog.select("linear")
     qtbot.waitUntil(lambda: "1:00" in dialog.cost.text())
-    assert asked().count("linear") == 1, "known by now"
+    assert sampled_methods().count("linear") == 1, "known by now"
     dialog.reject()

@@ -91,10 +91,10 @@ def test_the_commands_name_the_folder_and_suit_the_model(architecture, count, tm
     folder.mkdir()
     config = {"architectures": [architecture], "model_type": "llama"}
     (folder / "config.json").write_text(json.dumps(config))
-    found = [shlex.split(command) for command in commands_of(folder)]
-    assert len(found) == count
-    assert found[0] == ["hf", "upload", "YOUR-NAME/my-merge", str(folder)]
-    assert all(str(folder) in words for words in found)
+    commands = [shlex.split(command) for command in commands_of(folder)]
+    assert len(commands) == count
+    assert commands[0] == ["hf", "upload", "YOUR-NAME/my-merge", str(folder)]
+    assert all(str(folder) in words for words in commands)
 
 
 @pytest.fixture
@@ -139,21 +139,21 @@ def test_the_verdict_is_live_and_holds_the_button(dialog, tmp_path):
 
 
 def test_a_disk_without_room_is_said_before_the_export(dialog, tmp_path, monkeypatch):
-    one = dialog.bytes_needed()
-    whole = SimpleNamespace(total=10**9, used=0, free=0)
-    whole.free = one
-    monkeypatch.setattr("ace_gui.gui.state.output_size.shutil.disk_usage", lambda _: whole)
+    size = dialog.bytes_needed()
+    disk = SimpleNamespace(total=10**9, used=0, free=0)
+    disk.free = size
+    monkeypatch.setattr("ace_gui.gui.state.output_size.shutil.disk_usage", lambda _: disk)
     dialog.folder.setText(str(tmp_path / "out"))
     assert dialog.export_button.isEnabled()
     choose(dialog, "complete_heads", "a whole model for each")  # needs more
     assert not dialog.export_button.isEnabled()
     assert "are needed" in dialog.verdict.text()
     assert "Choose another disk" in dialog.verdict.text()
-    assert dialog.bytes_needed() == 3 * one
+    assert dialog.bytes_needed() == 3 * size
 
 
 def test_an_export_and_its_result(dialog, worker, tmp_path):
-    assert all(each in dialog.contents.text() for each in ("model.safetensors", "heads/"))
+    assert all(name in dialog.contents.text() for name in ("model.safetensors", "heads/"))
     assert "for each of these" not in dialog.contents.text()
     choose(dialog, "complete_heads", "a whole model for each")  # only when asked for
     assert "for each of these" in dialog.contents.text()
@@ -161,7 +161,7 @@ def test_an_export_and_its_result(dialog, worker, tmp_path):
     dialog.folder.setText(str(folder))
     choose(dialog, "dtype", "float16")
     dialog.export_button.click()
-    (job,) = worker.asked(ExportJob)
+    (job,) = worker.jobs_of(ExportJob)
     assert job.folder == folder
     assert job.chosen == ModelExport(dtype="float16", complete_heads=True)
     assert job.chosen.shard_bytes == 5_000_000_000
@@ -228,7 +228,7 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(window, worker, t
     worker.say(JobDone())
     window.dialogs.open_export()
     dialog = window.dialogs.export
-    assert not worker.asked(EnergyByRankJob)
+    assert not worker.jobs_of(EnergyByRankJob)
     dialog.form_choice.choose(Output.ADAPTER)
     number = worker.newest(EnergyByRankJob)
     worker.say(*steps_of(worker.jobs[number], None), JobDone(), job=number)
@@ -248,13 +248,13 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(window, worker, t
 
 
 def test_the_curve_stops_with_the_choice(dialog, worker):
-    asked = []
+    numbers = []
 
     def stopped() -> bool:
         """Whether one more curve was asked for, and is stopped."""
-        asked.append(worker.newest(EnergyByRankJob))
-        worker.say(JobCancelled(), job=asked[-1])
-        return len(set(asked)) == len(asked) and asked[-1] in worker.cancelled
+        numbers.append(worker.newest(EnergyByRankJob))
+        worker.say(JobCancelled(), job=numbers[-1])
+        return len(set(numbers)) == len(numbers) and numbers[-1] in worker.cancelled
 
     dialog.form_choice.choose(Output.ADAPTER)
     dialog.button.click()

@@ -61,10 +61,10 @@ def test_a_method_without_regimes(session, qtbot):
 def test_saving_asks_for_a_file_and_cancelling_does_not(session, qtbot):
     adopt_two(session)
     run = MergeRun(recipe=session.draft.inputs.recipe(), store=Path("/cache/store"))
-    asked: list[bool] = []
+    requests: list[bool] = []
     for role, times in (("Cancel", 0), ("Save", 1)):
-        dialog = ReportDialog(session, run, lambda: asked.append(True), None)
+        dialog = ReportDialog(session, run, lambda: requests.append(True), None)
         qtbot.addWidget(dialog)
         buttons = dialog.findChild(QDialogButtonBox).buttons()
         next(button for button in buttons if role in button.text().replace("&", "")).click()
-        assert len(asked) == times
+        assert len(requests) == times

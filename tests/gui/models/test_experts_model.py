@@ -34,12 +34,12 @@ def test_warnings_are_marked_and_told(model, session):
 
 
 def test_editing_asks_for_the_expert_it_should_become(model, qtbot):
-    with qtbot.waitSignal(model.expert_edited) as asked:
+    with qtbot.waitSignal(model.expert_edited) as signal:
         assert model.setData(model.index(0, NAME), " grammar\u202e ")
-    assert asked.args[1].name == "grammar"
-    with qtbot.waitSignal(model.expert_edited) as asked:
+    assert signal.args[1].name == "grammar"
+    with qtbot.waitSignal(model.expert_edited) as signal:
         assert model.setData(model.index(0, WEIGHT), 0.5)
-    assert asked.args[1].weight == 0.5
+    assert signal.args[1].weight == 0.5
     assert model.index(0, WEIGHT).data() == 1  # nothing has changed before it is planned
 
 

@@ -139,14 +139,14 @@ def test_what_no_expert_changes_is_not_among_the_merged(model, session):
 
 def test_a_tensor_that_an_override_names_stays_among_the_merged(model, session):
     model.set_filter("", "", merged=True)
-    own = RowOverride(method="ace", parameters={}, weights=(1.0, 1.0), rules=(0,))
+    override = RowOverride(method="ace", parameters={}, weights=(1.0, 1.0), rules=(0,))
     for name, fate in product(("layer.2.q", "layer.0.q.bias"), Disposition):
-        known = plan(recipe(COLA))
+        planned = plan(recipe(COLA))
         rows = tuple(
-            replace(row, disposition=fate, override=own) if row.name == name else row
-            for row in known.rows
+            replace(row, disposition=fate, override=override) if row.name == name else row
+            for row in planned.rows
         )
-        session.adopt(TWO, replace(known, rows=rows))
+        session.adopt(TWO, replace(planned, rows=rows))
         assert name in names(model)
         assert model.total_merged == len(model.shown)
 
@@ -233,12 +233,12 @@ def test_no_index_no_data(model):
 
 def blocks(model: LayersModel) -> dict[str, list[str]]:
     """Titles of the groups, with the names below each."""
-    found = {}
+    groups = {}
     for position in range(model.rowCount()):
         above = model.index(position, 0)
         below = [model.index(row, 0, above) for row in range(model.rowCount(above))]
-        found[above.data()] = [model.name_at(model.position_of(index)) for index in below]
-    return found
+        groups[above.data()] = [model.name_at(model.position_of(index)) for index in below]
+    return groups
 
 
 def test_tensors_stand_below_their_blocks(model):
@@ -264,16 +264,16 @@ def test_a_group_spans_the_gammas_below_it(model):
 
 
 def test_a_group_says_whether_its_largest_gamma_is_reliable(model, session):
-    known = LayerStatistics(
+    statistics = LayerStatistics(
         name="layer.2.q", energies={"cola": 1.0, "sst2": 1.2}, gamma=6.0, mean_log_energy=0.05
     )
-    session.layers.record_statistics(known)
+    session.layers.record_statistics(statistics)
     session.layers.learnt.emit("")
     assert model.index(1, GAMMA.index).data(RANGE) == (6.0, 6.0, True)
 
 
 def test_a_group_with_vectors_has_tensors(model, session):
-    merged = tuple(replace(each, disposition=Disposition.MERGED) for each in ROWS)
+    merged = tuple(replace(row, disposition=Disposition.MERGED) for row in ROWS)
     session.adopt(TWO, plan(recipe(COLA, SST2), merged))
     assert model.index(0, 0).data(COUNT) == "2 tensors"
 

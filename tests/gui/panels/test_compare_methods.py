@@ -75,7 +75,7 @@ def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) 
     """Compare both of the fake engine's methods."""
     tick_methods(dialog)
     dialog.start.click()
-    job = worker.asked(CompareJob)[-1]
+    job = worker.jobs_of(CompareJob)[-1]
     rows = [result(variant, index, **changes) for index, variant in enumerate(job.variants)]
     for variant in job.variants:
         make_store(variant.store)
@@ -95,7 +95,7 @@ def test_a_queue_of_the_methods_ticked(dialog, window, worker):
     assert dialog.start.text() == "Compare 2"
     dialog.start.click()
     number = worker.newest(CompareJob)
-    (job,) = worker.asked(CompareJob)
+    (job,) = worker.jobs_of(CompareJob)
     assert [variant.recipe.merge_method for variant in job.variants] == ["ace", "linear"]
     assert len({variant.store for variant in job.variants}) == 2
     assert job.cluster == "local:2"
@@ -165,7 +165,7 @@ def test_the_current_merge_is_among_the_results_without_another_merge(
     else:
         dialog.choices.tick(["linear"])
     dialog.start.click()
-    variants = worker.asked(CompareJob)[-1].variants
+    variants = worker.jobs_of(CompareJob)[-1].variants
     assert variants[0].store == current.store
     assert variants[0].finished is not None
     assert [variant.finished for variant in variants[1:]] == [None] * (1 + tuned)
@@ -184,7 +184,7 @@ def test_a_current_merge_that_may_not_stand_for_its_recipe_is_not_compared(dialo
     current.outdated = True
     dialog.choices.tick(["linear"])
     dialog.start.click()
-    (variant,) = worker.asked(CompareJob)[-1].variants
+    (variant,) = worker.jobs_of(CompareJob)[-1].variants
     assert variant.recipe.merge_method == "linear"
     worker.say(JobCancelled(), job=worker.newest(CompareJob))
 
@@ -206,7 +206,7 @@ def test_the_current_merge_has_a_row_at_once_and_its_distances_in_quiet(dialog, 
     worker.say(result(worker.jobs[number].variant, 0), JobDone(), job=number)
     (row,) = dialog.model.rows
     assert row.distances
-    assert len(worker.asked(MeasureJob)) == 1
+    assert len(worker.jobs_of(MeasureJob)) == 1
 
 
 def test_finished_merges_and_methods_are_one_list(dialog, window, worker):
@@ -221,12 +221,12 @@ def test_finished_merges_and_methods_are_one_list(dialog, window, worker):
     assert choices._time_labels["ace", None].text() == ""
     job = compare(dialog, worker)
     window.conductor.set_parameter("tau", 0.8)
-    other = choices.run_boxes[str(job.variants[1].store)]
+    other_box = choices.run_boxes[str(job.variants[1].store)]
     choices.none.click()
-    other.click()
+    other_box.click()
     assert dialog.start.text() == "Compare 1"
     dialog.start.click()
-    variants = worker.asked(CompareJob)[-1].variants
+    variants = worker.jobs_of(CompareJob)[-1].variants
     assert {variant.store for variant in variants} == {store, job.variants[1].store}
     assert all(variant.finished is not None for variant in variants), "nothing is merged again"
     worker.say(JobCancelled(), job=worker.newest(CompareJob))
@@ -238,20 +238,20 @@ def test_the_time_of_what_is_ticked_stands_beside_it(dialog, window, worker, qtb
     dialog.choices.none.click()
     dialog.choices.boxes["linear", None].click()
 
-    def asked() -> bool:
-        jobs = worker.asked(SampleMergesJob)
+    def is_sampled() -> bool:
+        jobs = worker.jobs_of(SampleMergesJob)
         return bool(jobs) and jobs[-1].recipe.merge_method == "linear"
 
-    qtbot.waitUntil(asked)
+    qtbot.waitUntil(is_sampled)
     number = worker.newest(SampleMergesJob)
     worker.say(MatrixTimed(share=0.05, seconds=3.0), JobDone(), job=number)
     label = dialog.choices._time_labels["linear", None]
     assert label.text() == "≈ 1:00"
     assert "1:00" in dialog.choices.boxes["linear", None].accessibleDescription()
     window.merge_times.set_visible(False)
-    count = len(worker.asked(SampleMergesJob))
+    count = len(worker.jobs_of(SampleMergesJob))
     qtbot.wait(2 * DELAY)
-    assert len(worker.asked(SampleMergesJob)) == count, "nobody looks"
+    assert len(worker.jobs_of(SampleMergesJob)) == count, "nobody looks"
 
 
 def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened):
@@ -264,10 +264,10 @@ def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened):
         ticked = [name for (name, _), box in choices.boxes.items() if box.isChecked()]
         assert sorted(ticked) == sorted([NAME, "linear", "ace", "ace"])
         choices.all.click()
-        first, *others = choices.recipes()
+        first, *alternatives = choices.recipes()
         assert is_recommended(first)
-        assert [other.after for other in others] == [After()] * len(others)
-        assert {other.poolers for other in others} == {Poolers.MERGE}
+        assert [alternative.after for alternative in alternatives] == [After()] * len(alternatives)
+        assert {alternative.poolers for alternative in alternatives} == {Poolers.MERGE}
 
 
 def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(dialog, window, worker):
@@ -280,7 +280,7 @@ def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(dial
     assert dialog.status.text().startswith("Disk: ")
     assert not dialog.start.isEnabled()
     window.comparison.start(dialog.choices.recipes())
-    assert not worker.asked(CompareJob)
+    assert not worker.jobs_of(CompareJob)
 
 
 @pytest.mark.parametrize("written", ["0.1,0.5", "0.1; 0.5", "0.1, 0.5, 7, x, 0.5"])
@@ -294,7 +294,7 @@ def test_values_of_one_parameter(dialog, written):
 def test_rows_appear_and_a_failed_one_says_why(dialog, worker):
     tick_methods(dialog)
     dialog.start.click()
-    (job,) = worker.asked(CompareJob)
+    (job,) = worker.jobs_of(CompareJob)
     failed = MethodCompared(title="SLERP", variant=job.variants[1], index=1, error="Two experts.")
     worker.say(result(job.variants[0], 0), failed, JobDone(), job=worker.newest(CompareJob))
     assert dialog.model.rowCount() == 2
@@ -328,21 +328,21 @@ def test_the_windows_merge_is_not_made_again(dialog, window, worker):
     store = merged(window, worker)
     (run,) = window.session.results.runs.all
     job = compare(dialog, worker, scores=scores(cola=0.5))
-    own, other = job.variants
-    assert (own.store, own.finished) == (store, run.finished)
-    assert other.finished is None
+    merged_variant, fresh_variant = job.variants
+    assert (merged_variant.store, merged_variant.finished) == (store, run.finished)
+    assert fresh_variant.finished is None
     assert window.session.results.merge is run
     assert run.kept
     assert run.accuracies == {"cola": 0.5}
     dialog.start.click()
-    again = worker.asked(CompareJob)[-1].variants[0]
+    again = worker.jobs_of(CompareJob)[-1].variants[0]
     gone = MethodCompared(title="ACE", variant=again, index=0, error="The disk is gone.")
     worker.say(gone, JobDone(), job=worker.newest(CompareJob))
     assert run in window.session.results.runs.all
     assert store.exists()
     run.outdated = True
     dialog.start.click()
-    assert worker.asked(CompareJob)[-1].variants[0].store != store
+    assert worker.jobs_of(CompareJob)[-1].variants[0].store != store
     worker.say(JobCancelled(), job=worker.newest(CompareJob))
 
 
@@ -379,7 +379,7 @@ def test_progress_alone_draws_no_plot_again(dialog, worker, monkeypatch):
 def test_the_same_recipe_once_more_takes_the_place_of_its_row(dialog, worker):
     compare(dialog, worker)
     dialog.start.click()
-    again = worker.asked(CompareJob)[-1]
+    again = worker.jobs_of(CompareJob)[-1]
     row = result(again.variants[0], 0, title="once more")
     worker.say(row, JobDone(), job=worker.newest(CompareJob))
     assert {row.title for row in dialog.model.rows} == {"merge 1", "once more"}
@@ -418,7 +418,7 @@ def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(qtbot, qtm
     assert model.rowCount(QModelIndex()) == 3
     heading, *lines = rows_of(model.exported())
     figures = next(dict(zip(heading, line, strict=True)) for line in lines if line[0] == "merge 0")
-    assert [figures[each] for each in ("Norm", "Distance", "Cosine", "Error")] == [1, 1, 0.5, ""]
+    assert [figures[title] for title in ("Norm", "Distance", "Cosine", "Error")] == [1, 1, 0.5, ""]
 
 
 def test_rows_of_another_base_are_forgotten(dialog, window, worker):
@@ -485,7 +485,7 @@ def test_any_two_models_are_compared(opened, worker, tmp_path):
     worker.say(JobProgress(done=1, total=4), job=number)
     assert panel.run.text().startswith("25 %")
     assert "Comparing" in (panel.plot.message() or "")
-    found = ModelDiff(
+    diff = ModelDiff(
         tensors=(
             changed("layer.0.q", "query", 0, 4.0, 2.0),
             changed("layer.1.q", "query", 1, 3.0, 0.0),
@@ -493,11 +493,11 @@ def test_any_two_models_are_compared(opened, worker, tmp_path):
         ),
         missing=("gone",),
     )
-    worker.say(found, JobDone(), job=number)
+    worker.say(diff, JobDone(), job=number)
     for by, groups in (
-        ("tensor", found.tensors),
-        ("block", found.by_block),
-        ("role", found.by_role),
+        ("tensor", diff.tensors),
+        ("block", diff.by_block),
+        ("role", diff.by_role),
     ):
         panel.by.choose(by)
         names, relative, *_ = panel.plot.columns()
@@ -527,7 +527,7 @@ def test_what_the_second_model_contains(opened, worker, tmp_path):
     paths = tuple(str(expert.path) for expert in inputs.experts)
     merged = str(tmp_path / "merged")
     assert worker.jobs[number] == VerifyJob(base=str(inputs.base), experts=paths, merged=merged)
-    found = ModelContents(
+    contents = ModelContents(
         experts=("cola", "sst2"),
         coefficients=(0.5, 0.5),
         left_over=0.0,
@@ -536,7 +536,7 @@ def test_what_the_second_model_contains(opened, worker, tmp_path):
         shares=(0.5, 0.5),
         layers=(),
     )
-    worker.say(JobProgress(done=1, total=4), found, JobDone(), job=number)
+    worker.say(JobProgress(done=1, total=4), contents, JobDone(), job=number)
     assert panel.contained.text() == "It is the mean of “cola” and “sst2”."
     panel.choose(1, tmp_path / "another")
     assert not panel.contained.isVisible()

@@ -33,9 +33,15 @@ CALIBRATED = tuple(
 )
 
 
-def covariances(name: str, *, own: float = 0.6, others: float = 0.2) -> LayerCovariances:
+def covariances(name: str, *, on_own: float = 0.6, on_others: float = 0.2) -> LayerCovariances:
     """Two experts' of a matrix of four inputs; the second agrees most with the first's inputs."""
-    figures = {"cosine": 0.7, "centred": own, "others": others, "overlap": 0.5, "chance": 0.25}
+    figures = {
+        "cosine": 0.7,
+        "centred": on_own,
+        "others": on_others,
+        "overlap": 0.5,
+        "chance": 0.25,
+    }
     matches = tuple(
         CovarianceMatch(name=name, role="query", expert=expert, **figures) for expert in EXPERTS
     )
@@ -43,7 +49,7 @@ def covariances(name: str, *, own: float = 0.6, others: float = 0.2) -> LayerCov
         name=name,
         experts=EXPERTS,
         matches=matches,
-        centred_TT=np.array([[own, others], [own, others]]),
+        centred_TT=np.array([[on_own, on_others], [on_own, on_others]]),
     )
 
 
@@ -54,9 +60,9 @@ def panel(loaded, worker, qtbot) -> Iterator[CovariancesPanel]:
     index = next(n for n in indices if isinstance(tabs.content(n), CovariancesPanel))
     loaded.session.select(QUERY)
     tabs.setCurrentIndex(index)
-    found = tabs.content(index)
-    assert isinstance(found, CovariancesPanel)
-    yield found
+    content = tabs.content(index)
+    assert isinstance(content, CovariancesPanel)
+    yield content
     qtbot.waitUntil(lambda: timers_rest(loaded.engine))
     for number, job in worker.jobs.items():
         if isinstance(job, DescribeTasksJob | LayerCovariancesJob | CovariancesJob):
@@ -69,7 +75,7 @@ def test_without_data_it_offers_to_choose_them(panel, loaded, worker):
     panel.button.click()
     page = loaded.workspace.scores
     assert isinstance(page.tabs.current, TasksTab)
-    assert not worker.asked(CovariancesJob)
+    assert not worker.jobs_of(CovariancesJob)
 
 
 def test_a_task_takes_calibration_inputs(panel, loaded):
@@ -87,7 +93,7 @@ def test_a_task_takes_calibration_inputs(panel, loaded):
 def test_what_was_measured_before_is_shown_without_asking_for_more(panel, loaded, worker, qtbot):
     loaded.session.draft.set_tasks(CALIBRATED)
     assert panel.button.text() == "Measure and compare"
-    qtbot.waitUntil(lambda: bool(worker.asked(LayerCovariancesJob)))
+    qtbot.waitUntil(lambda: bool(worker.jobs_of(LayerCovariancesJob)))
     number = worker.newest(LayerCovariancesJob)
     assert worker.jobs[number].row.name == QUERY
     worker.say(covariances(QUERY), JobDone(), job=number)
@@ -132,17 +138,17 @@ def test_an_error_stands_in_the_panel(panel, loaded, worker):
 
 
 def test_other_data_are_another_question(panel, loaded, worker):
-    known(panel, loaded, worker)
+    measured(panel, loaded, worker)
     assert panel.plot.message() is None
-    others = tuple(replace(task, calibration=Path("/data/x.csv")) for task in CALIBRATED)
-    loaded.session.draft.set_tasks(others)
+    other_tasks = tuple(replace(task, calibration=Path("/data/x.csv")) for task in CALIBRATED)
+    loaded.session.draft.set_tasks(other_tasks)
     assert panel.plot.message()
     loaded.session.draft.set_tasks(CALIBRATED)
     assert panel.plot.message() is None
 
 
 def test_figures_are_a_table_and_the_measured_variant_is_one_click_away(panel, loaded, worker):
-    known(panel, loaded, worker)
+    measured(panel, loaded, worker)
     sheet = {column.title: list(column.values) for column in panel.sheet.columns}
     assert sheet["sst2"] == [0.5, 0.25, 0.6, 0.2, 0.7]
     panel.use.click()
@@ -152,11 +158,11 @@ def test_figures_are_a_table_and_the_measured_variant_is_one_click_away(panel, l
     assert "is chosen" in panel.use.toolTip()
 
 
-def known(panel: CovariancesPanel, window: MainWindow, worker: FakeWorker) -> None:
+def measured(panel: CovariancesPanel, window: MainWindow, worker: FakeWorker) -> None:
     window.session.draft.set_tasks(CALIBRATED)
     panel.button.click()
     number = worker.newest(CovariancesJob)
     for done, name in enumerate((QUERY, KEY), 1):
-        found = covariances(name) if done == 1 else covariances(name, own=0.1, others=0.3)
-        worker.say(CovariancesCompared(layer=found, done=done, total=2), job=number)
+        layer = covariances(name) if done == 1 else covariances(name, on_own=0.1, on_others=0.3)
+        worker.say(CovariancesCompared(layer=layer, done=done, total=2), job=number)
     worker.say(JobDone(), job=number)

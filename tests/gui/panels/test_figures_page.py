@@ -51,15 +51,15 @@ def page(loaded, worker, qtbot) -> Iterator[FiguresPage]:
 
 def change(page: FiguresPage, qtbot, worker, **fields: object) -> FigureJob:
     """Choose values in the form, and return what is then asked for."""
-    before = len(worker.asked(FigureJob))
+    before = len(worker.jobs_of(FigureJob))
     for name, value in fields.items():
         page.form.edited.emit(name, value)
-    qtbot.waitUntil(lambda: len(worker.asked(FigureJob)) > before)
-    return worker.asked(FigureJob)[-1]
+    qtbot.waitUntil(lambda: len(worker.jobs_of(FigureJob)) > before)
+    return worker.jobs_of(FigureJob)[-1]
 
 
 def test_it_draws_when_it_is_shown(page, worker):
-    (job,) = worker.asked(FigureJob)
+    (job,) = worker.jobs_of(FigureJob)
     assert job.kinds == (PanelKind.GAMMA, PanelKind.SPECTRA)
     assert job.sheet == Sheet()
     assert job.file is None
@@ -77,7 +77,7 @@ def test_nothing_is_drawn_twice(page, worker, qtbot):
     page.refresh()
     page.plan_refresh()
     qtbot.waitUntil(lambda: not page._timer.isActive())
-    assert len(worker.asked(FigureJob)) == 1
+    assert len(worker.jobs_of(FigureJob)) == 1
 
 
 def test_every_choice_reaches_the_engine(page, worker, qtbot):
@@ -104,13 +104,13 @@ def test_every_choice_reaches_the_engine(page, worker, qtbot):
 
 def test_the_selected_matrices_can_be_shown(page, loaded, worker, qtbot):
     loaded.session.select("layer.2.q")
-    before = len(worker.asked(FigureJob))
+    before = len(worker.jobs_of(FigureJob))
     page.take_selected.click()
-    qtbot.waitUntil(lambda: len(worker.asked(FigureJob)) > before)
-    assert worker.asked(FigureJob)[-1].matrices == ("layer.2.q",)
+    qtbot.waitUntil(lambda: len(worker.jobs_of(FigureJob)) > before)
+    assert worker.jobs_of(FigureJob)[-1].matrices == ("layer.2.q",)
     assert "one, chosen" in page.matrices.text()
     page.take_usual.click()
-    assert worker.asked(FigureJob)[-1].matrices == ()
+    assert worker.jobs_of(FigureJob)[-1].matrices == ()
     change(page, qtbot, worker, second="none")
     assert not page.take_selected.isVisible()
 
@@ -144,7 +144,7 @@ def test_it_is_saved_where_the_person_says(page, worker, tmp_path, typed, writte
     dialog = page.findChild(QFileDialog)
     dialog.filesSelected.emit([str(tmp_path / typed)])
     dialog.reject()
-    job = worker.asked(FigureJob)[-1]
+    job = worker.jobs_of(FigureJob)[-1]
     assert job.file == tmp_path / written
     assert job.replaces == ((tmp_path / written,) if replaces else ())
     assert not page.save.isEnabled()
@@ -168,6 +168,6 @@ def test_a_failed_save_is_said_beside_the_button(page, worker, tmp_path):
 def test_before_the_experts_are_compared_it_says_so(opened, worker, qtbot):
     opened.workspace.show_space(Space.FIGURES)
     page = opened.workspace.figures
-    assert worker.asked(FigureJob) == []
+    assert worker.jobs_of(FigureJob) == []
     assert "being compared" in page.problem.text()
     qtbot.waitUntil(lambda: timers_rest(opened.engine))

@@ -75,17 +75,17 @@ def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(pan
     panel.refresh()
     assert panel.offer.isVisible()
     assert "1 layer" in panel.offered.text()
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         panel.for_these.click()
-    (rule,) = asked.args[0].overrides
+    (rule,) = signal.args[0].overrides
     assert rule.parameters == {"variant": "automatic"}
     rows = session.layers.rows
     ruled = [row.name for row in rows if rule.holds_for(row.name, row.role, row.block)]
     assert ruled == [SICK]
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         panel.for_all.click()
-    assert asked.args[0].touched == {"variant": "automatic"}
-    assert asked.args[0].overrides == session.draft.inputs.overrides
+    assert signal.args[0].touched == {"variant": "automatic"}
+    assert signal.args[0].overrides == session.draft.inputs.overrides
 
 
 def test_warnings_have_an_icon_a_number_and_a_sentence(model):

@@ -74,7 +74,7 @@ def turn_to(window: MainWindow, kind: type[Panel]) -> Panel:
 def select(window: MainWindow, worker: FakeWorker, qtbot: QtBot, kind: type) -> int:
     """Select the query; the number of the job of this kind that is then asked for."""
     window.session.select(QUERY)
-    qtbot.waitUntil(lambda: bool(worker.asked(kind)))
+    qtbot.waitUntil(lambda: bool(worker.jobs_of(kind)))
     return worker.newest(kind)
 
 
@@ -90,15 +90,15 @@ def subspaces(name: str) -> LayerSubspaces:
 
 
 def distribution(name: str) -> LayerDistribution:
-    both = ("cola", "sst2")
+    experts = ("cola", "sst2")
     return LayerDistribution(
         name=name,
         edges=np.linspace(-1, 1, 4),
-        counts={expert: np.array([1, 10, 1]) for expert in both},
-        outside=dict.fromkeys(both, 0),
-        means=dict.fromkeys(both, 0.0),
-        deviations=dict.fromkeys(both, 0.3),
-        excess=dict.fromkeys(both, 1.0),
+        counts={expert: np.array([1, 10, 1]) for expert in experts},
+        outside=dict.fromkeys(experts, 0),
+        means=dict.fromkeys(experts, 0.0),
+        deviations=dict.fromkeys(experts, 0.3),
+        excess=dict.fromkeys(experts, 1.0),
     )
 
 
@@ -108,16 +108,16 @@ def distribution(name: str) -> LayerDistribution:
 def test_only_the_panel_in_view_asks_and_only_once(loaded, worker, qtbot):
     select(loaded, worker, qtbot, SpectrumJob)
     qtbot.wait(100)
-    assert not worker.asked(SubspacesJob)
+    assert not worker.jobs_of(SubspacesJob)
     turn_to(loaded, SubspacesPanel)
-    qtbot.waitUntil(lambda: bool(worker.asked(SubspacesJob)))
-    assert worker.asked(SubspacesJob)[0].row.name == QUERY
+    qtbot.waitUntil(lambda: bool(worker.jobs_of(SubspacesJob)))
+    assert worker.jobs_of(SubspacesJob)[0].row.name == QUERY
     number = worker.newest(SubspacesJob)
     worker.say(subspaces(QUERY), JobDone(), job=number)
     loaded.session.select(KEY)
     loaded.session.select(QUERY)
     qtbot.wait(150)
-    assert len(worker.asked(SubspacesJob)) == 1  # remembered, and the other only passed by
+    assert len(worker.jobs_of(SubspacesJob)) == 1  # remembered, and the other only passed by
 
 
 def test_what_was_asked_is_withdrawn_when_the_selection_moves_on(loaded, worker, qtbot):
@@ -140,7 +140,7 @@ def test_a_distribution_holds_whatever_the_method_is(loaded, worker, qtbot):
     loaded.session.draft.set_parameter("epsilon", 1e-3)
     qtbot.wait(150)
     assert panel.plot.message() is None
-    assert len(worker.asked(DistributionJob)) == 1
+    assert len(worker.jobs_of(DistributionJob)) == 1
     assert things(panel.sheet)[0] == "cola"
     assert panel.sheet.isVisible()
     figures = {column.title: list(column.values) for column in panel.sheet.columns}
@@ -156,7 +156,7 @@ def test_an_inquiry_that_fails_is_told_and_not_repeated(loaded, worker, qtbot):
         worker.say(JobFailed(error=EngineError("Something is wrong.")), job=job)
     assert panel.plot.message() == before, "it waits for nothing"
     qtbot.wait(150)
-    assert len(worker.asked(DistributionJob)) == 1
+    assert len(worker.jobs_of(DistributionJob)) == 1
 
 
 @pytest.mark.parametrize(
@@ -399,15 +399,15 @@ def comparing(loaded, worker, qtbot) -> ComparePanel:
         loaded.session.results.runs.add(made)
     loaded.workspace.show_look(TWO_MERGES)
     panel = loaded.workspace.findChild(ComparePanel)
-    qtbot.waitUntil(lambda: bool(worker.asked(DifferenceJob)))
-    found = difference(QUERY, 3.0, 4.0, 5.0), difference(KEY, 1.0, 1.0, 0.0, cosine=1.0)
-    worker.say(*found, JobDone(), job=worker.newest(DifferenceJob))
+    qtbot.waitUntil(lambda: bool(worker.jobs_of(DifferenceJob)))
+    differences = difference(QUERY, 3.0, 4.0, 5.0), difference(KEY, 1.0, 1.0, 0.0, cosine=1.0)
+    worker.say(*differences, JobDone(), job=worker.newest(DifferenceJob))
     qtbot.waitUntil(lambda: panel.differences.message() is None)
     return panel
 
 
 def test_two_merges_are_compared_layer_by_layer(comparing, worker):
-    job = worker.asked(DifferenceJob)[0]
+    job = worker.jobs_of(DifferenceJob)[0]
     assert job == DifferenceJob(first=Path("/cache/1"), second=Path("/cache/2"))
     names, relative, cosine, *_ = comparing.differences.columns()
     assert dict(zip(names.values, relative.values, strict=True)) == {
@@ -416,18 +416,18 @@ def test_two_merges_are_compared_layer_by_layer(comparing, worker):
     }
     assert list(cosine.values) == [0, 1]
     # √(5² + 0²) by the mean of √(3² + 1²) and √(4² + 1²)
-    whole = 5 / ((np.sqrt(10) + np.sqrt(17)) / 2)
-    assert comparing.differences.title.full_text.endswith(f"{whole:.2f}")
+    ratio = 5 / ((np.sqrt(10) + np.sqrt(17)) / 2)
+    assert comparing.differences.title.full_text.endswith(f"{ratio:.2f}")
     assert comparing.second.currentText() == "epsilon 0.5"
 
 
 def test_the_selected_layers_spectra_are_asked_for_and_shown(comparing, worker, qtbot):
     comparing.session.select(QUERY)
-    qtbot.waitUntil(lambda: len(worker.asked(DifferenceJob)) == 2)
-    assert worker.asked(DifferenceJob)[1].row.name == QUERY
-    both = {"first": np.array([3.0, 1.0]), "second": np.array([4.0, 0.5])}
-    found = replace(difference(QUERY, 3.0, 4.0, 5.0), **both)
-    worker.say(found, JobDone(), job=worker.newest(DifferenceJob))
+    qtbot.waitUntil(lambda: len(worker.jobs_of(DifferenceJob)) == 2)
+    assert worker.jobs_of(DifferenceJob)[1].row.name == QUERY
+    spectra = {"first": np.array([3.0, 1.0]), "second": np.array([4.0, 0.5])}
+    layer_difference = replace(difference(QUERY, 3.0, 4.0, 5.0), **spectra)
+    worker.say(layer_difference, JobDone(), job=worker.newest(DifferenceJob))
     values = [curve.y.tolist() for curve in comparing.spectra.curves()]
     assert values == [[3.0, 1.0], [4.0, 0.5]]
     labels = [curve.label for curve in comparing.spectra.curves()]
@@ -436,7 +436,7 @@ def test_the_selected_layers_spectra_are_asked_for_and_shown(comparing, worker, 
 
 def test_a_merge_that_is_gone_is_no_longer_compared(comparing, worker, qtbot):
     comparing.session.select(QUERY)
-    qtbot.waitUntil(lambda: len(worker.asked(DifferenceJob)) == 2)
+    qtbot.waitUntil(lambda: len(worker.jobs_of(DifferenceJob)) == 2)
     comparing.session.results.runs.forget(Path("/cache/2"))
     assert worker.newest(DifferenceJob) in worker.withdrawn
     assert comparing.session.results.comparison.pair is None
@@ -490,18 +490,18 @@ def test_two_merges_begin_with_the_current_one_until_the_user_chooses(loaded, wo
 
 def test_trials_are_kept_up_to_a_bound_and_what_was_merged_on_purpose_stays(qapp):
     runs = Runs()
-    wanted = run("ace", "/cache/wanted")
+    intended = run("ace", "/cache/wanted")
     trials = [run("ace", f"/cache/{n}", epsilon=float(n + 1)) for n in range(TRIALS_KEPT + 1)]
     for trial in trials:
         trial.kept = False
-    assert [old for each in (wanted, *trials) for old in runs.add(each)] == trials[:1]
+    assert [old for candidate in (intended, *trials) for old in runs.add(candidate)] == trials[:1]
     again = run("ace", "/cache/again", epsilon=4.0)
     again.kept = False
     trials[3].name = "the fourth"
     trials[3].kept = True
     assert runs.add(again) == (trials[3],)
     assert (again.name, again.kept) == ("the fourth", True)
-    assert runs.all == (wanted, *trials[1:3], *trials[4:], again)
+    assert runs.all == (intended, *trials[1:3], *trials[4:], again)
     assert runs.find(again.key) is again
     again.outdated = True
     assert runs.find(again.key) is None

@@ -55,19 +55,19 @@ COLOURS = {"cola": "expert 0", "sst2": "expert 1"}
 pytestmark = pytest.mark.usefixtures("light")
 
 
-shown = partial(in_view, width=700, height=320)
+displayed = partial(in_view, width=700, height=320)
 
 
 @pytest.fixture
 def role_map(qtbot) -> RoleMapPlot:
-    plot = shown(qtbot, RoleMapPlot())
+    plot = displayed(qtbot, RoleMapPlot())
     plot.show_layers(LAYERS)
     return plot
 
 
 @pytest.fixture
 def energies(qtbot) -> EnergiesAlongPlot:
-    plot = shown(qtbot, EnergiesAlongPlot())
+    plot = displayed(qtbot, EnergiesAlongPlot())
     plot.show_layers(LAYERS, COLOURS)
     return plot
 
@@ -76,7 +76,7 @@ def energies(qtbot) -> EnergiesAlongPlot:
 
 
 def test_the_pole_of_gamma_is_marked_and_explained(qtbot):
-    plot = shown(qtbot, GammaPlot())
+    plot = displayed(qtbot, GammaPlot())
     means = LAYERS.mean_log_L.copy()
     means[-1] = 0.1
     plot.show_layers(replace(LAYERS, mean_log_L=means))
@@ -103,16 +103,18 @@ def test_plots_mark_the_same_layers_as_the_table(qtbot, tau):
         for name, gamma, mean in zip(NAMES, figures.gamma_L, figures.mean_log_L, strict=True)
     ]
     marked = {layer.name for layer in statistics if gamma_unreliable(layer, tau)}
-    along = shown(qtbot, GammaPlot())
-    by_role = shown(qtbot, RoleMapPlot())
+    along = displayed(qtbot, GammaPlot())
+    by_role = displayed(qtbot, RoleMapPlot())
     for plot in (along, by_role):
         plot.set_tau(tau)
         plot.show_layers(figures)
     crossed, _ = along.items["crossed"].scatter.getData()
     assert {NAMES[int(x)] for x in crossed} == marked
     cells = by_role.items["cross"].scatter.getData() if "cross" in by_role.items else ((), ())
-    found = {by_role.name_at(by_role._cell(int(y), int(x))) for x, y in zip(*cells, strict=True)}
-    assert found == {name for name in marked if by_role.row_of(name) is not None}
+    marked_cells = {
+        by_role.name_at(by_role._cell(int(y), int(x))) for x, y in zip(*cells, strict=True)
+    }
+    assert marked_cells == {name for name in marked if by_role.row_of(name) is not None}
     for name in NAMES:
         along.select(name)
         assert ("units of the weights" in along.caption.full_text) == (name in marked)
@@ -120,7 +122,7 @@ def test_plots_mark_the_same_layers_as_the_table(qtbot, tau):
 
 @pytest.mark.parametrize("gamma", [3e-7, 1e-9, 4e-12, 0.0])
 def test_a_small_gamma_is_drawn_where_it_is_and_zero_at_the_edge(qtbot, gamma):
-    plot = shown(qtbot, GammaPlot())
+    plot = displayed(qtbot, GammaPlot())
     values = LAYERS.gamma_L.copy()
     values[0] = gamma
     plot.show_layers(replace(LAYERS, gamma_L=values))
@@ -140,9 +142,9 @@ def test_all_layers_and_one_layer_have_one_rule():
     gammas = generator.lognormal(-1, 1, 200)
     means = generator.normal(0, 2, 200)
     together = gamma_near_pole(gammas, means, 0.3)
-    for gamma, mean, found in zip(gammas, means, together, strict=True):
-        one = LayerStatistics(name="l", energies={}, gamma=float(gamma), mean_log_energy=mean)
-        assert near_pole_of_one(one, 0.3) == found
+    for gamma, mean, is_near in zip(gammas, means, together, strict=True):
+        layer = LayerStatistics(name="l", energies={}, gamma=float(gamma), mean_log_energy=mean)
+        assert near_pole_of_one(layer, 0.3) == is_near
     assert 0 < together.sum() < 200
 
 
@@ -164,7 +166,9 @@ def test_a_cell_a_layer_and_a_dot_above_tau(role_map):
 
 def test_the_title_of_the_colours_is_upright_beside_their_numbers(role_map):
     role_map.show_layers(replace(LAYERS, gamma_L=np.linspace(0.2, 0.6, len(NAMES))))
-    texts = [each for each in role_map.canvas.scene().items() if hasattr(each, "toPlainText")]
+    texts = [
+        graphic for graphic in role_map.canvas.scene().items() if hasattr(graphic, "toPlainText")
+    ]
     (title,) = (text for text in texts if text.toPlainText().strip() == "γ")
     assert not title.sceneTransform().isRotating()
     assert role_map.canvas.sceneRect().contains(title.sceneBoundingRect())
@@ -195,13 +199,13 @@ def test_clicking_a_cell_selects_its_layer(role_map, qtbot):
 def test_the_maps_table_has_a_row_a_block(role_map):
     block, *roles = role_map.columns()
     assert list(block.values) == [0, 1, 2, 3]
-    found = np.column_stack([column.values for column in roles])
-    np.testing.assert_array_equal(found, GAMMA.reshape(4, 3))
+    table = np.column_stack([column.values for column in roles])
+    np.testing.assert_array_equal(table, GAMMA.reshape(4, 3))
     assert role_map.row_of("layers.3.key.weight") == 3
 
 
 def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot):
-    plot = shown(qtbot, RoleMapPlot())
+    plot = displayed(qtbot, RoleMapPlot())
     names = ["wte.weight", "h.0.attn.q.weight", "h.0.cross.q.weight"]
     roles = ["embedding", "query", "query"]
     plot.show_layers(layer_figures(names, roles, [None, 0, 0], gamma=(9.0, 0.1, 0.2)))
@@ -262,7 +266,7 @@ def test_experts_keep_their_hue_in_the_dark(energies):
 
 
 def test_every_block_is_drawn_in_one_range_in_one_picture(qtbot, energies, tmp_path):
-    gammas = shown(qtbot, GammaPlot())
+    gammas = displayed(qtbot, GammaPlot())
     gammas.show_layers(LAYERS)
     for plot in (gammas, energies):
         grid = plot.by_block()
@@ -288,12 +292,12 @@ def test_blocks_start_where_the_number_changes():
 
 
 def test_many_figures_are_shown_at_once(panel, session, qtbot, monkeypatch):
-    shown: list[LayerFigures] = []
-    monkeypatch.setattr(panel.plot, "show_layers", lambda figures, _: shown.append(figures))
+    drawn: list[LayerFigures] = []
+    monkeypatch.setattr(panel.plot, "show_layers", lambda figures, _: drawn.append(figures))
     record_gammas(session, GAMMAS)
-    assert not shown
-    qtbot.waitUntil(lambda: len(shown) == 1)
-    (figures,) = shown
+    assert not drawn
+    qtbot.waitUntil(lambda: len(drawn) == 1)
+    (figures,) = drawn
     assert dict(zip(figures.names, figures.gamma_L, strict=True)) == GAMMAS
     np.testing.assert_array_equal(figures.energies_LT, [[1.0, 2.0]] * 3)
 
@@ -346,8 +350,8 @@ def test_views_use_the_threshold_of_an_override_as_the_table_does(
 ):
     rule = Override(role="query", parameters=values)
     parameters = {"tau": 0.3, **values}
-    own = RowOverride(method="ace", parameters=parameters, weights=(1.0, 1.0), rules=(0,))
-    rows = tuple(replace(row, override=own) if row.role == "query" else row for row in ROWS)
+    override = RowOverride(method="ace", parameters=parameters, weights=(1.0, 1.0), rules=(0,))
+    rows = tuple(replace(row, override=override) if row.role == "query" else row for row in ROWS)
     planned = plan(recipe(COLA, SST2, overrides=(rule,)), rows=rows)
     session.adopt(replace(TWO, overrides=(rule,)), planned)
     record_gammas(session, GAMMAS)
@@ -362,8 +366,8 @@ def test_views_use_the_threshold_of_an_override_as_the_table_does(
     assert {along.name_at(index) for curve in filled for index in curve.indices} == expected
     (regimes,) = [column.values for column in along.spec.columns() if column.title == "regime"]
     for name, regime in zip(along._names, regimes, strict=True):
-        known = "–" if math.isinf(layers[name]) else "homogeneous"
-        assert regime == ("heterogeneous" if name in expected else known)
+        default_regime = "–" if math.isinf(layers[name]) else "homogeneous"
+        assert regime == ("heterogeneous" if name in expected else default_regime)
     (dots,) = [curve for curve in by_role.spec.curves if curve.key == "dot"]
     cells = zip(dots.x, dots.y, strict=True)
     assert {by_role.name_at(by_role._cell(int(y), int(x))) for x, y in cells} == expected

@@ -57,24 +57,24 @@ def test_the_fields_stand_in_one_column(filled, qtbot):
 
 def test_with_the_defaults_there_are_neither_hints_nor_rare_fields(filled):
     """What one changes is in view; what one reads once is in tooltips."""
-    shown = [label.text() for label in filled.findChildren(QLabel) if label.isVisible()]
-    assert not any(len(text) > 30 for text in shown), shown
+    texts = [label.text() for label in filled.findChildren(QLabel) if label.isVisible()]
+    assert not any(len(text) > 30 for text in texts), texts
     assert not filled.options.isVisible()
     assert ENGINE.methods[0].summary in filled.findChild(QLabel, "method").toolTip()
 
 
-@pytest.mark.parametrize("each", OPTIONS, ids=lambda each: each.name)
-def test_every_value_of_an_option_can_be_chosen_and_is_shown(filled, session, qtbot, each):
-    for text, value in each.values.items():
-        usual = Inputs()
-        assert each.edited(usual, text, usual) == replace(usual, **{each.name: value})
-        session.draft.keep(replace(session.draft.inputs, **{each.name: value}))
-        assert option(filled, each.name).currentText() == text
-    for text, value in each.values.items():
-        with qtbot.waitSignal(session.inputs_wanted) as asked:
-            option(filled, each.name).setCurrentText(text)
-        assert asked.args == [replace(session.draft.inputs, **{each.name: value})]
-        session.draft.keep(asked.args[0])
+@pytest.mark.parametrize("choice", OPTIONS, ids=lambda choice: choice.name)
+def test_every_value_of_an_option_can_be_chosen_and_is_shown(filled, session, qtbot, choice):
+    for text, value in choice.values.items():
+        defaults = Inputs()
+        assert choice.edited(defaults, text, defaults) == replace(defaults, **{choice.name: value})
+        session.draft.keep(replace(session.draft.inputs, **{choice.name: value}))
+        assert option(filled, choice.name).currentText() == text
+    for text, value in choice.values.items():
+        with qtbot.waitSignal(session.inputs_wanted) as signal:
+            option(filled, choice.name).setCurrentText(text)
+        assert signal.args == [replace(session.draft.inputs, **{choice.name: value})]
+        session.draft.keep(signal.args[0])
 
 
 def test_a_seed_is_offered_where_numbers_are_drawn(filled, session, qtbot):
@@ -92,9 +92,9 @@ def test_a_seed_is_offered_where_numbers_are_drawn(filled, session, qtbot):
     seed().editingFinished.emit()
     assert seed().text() == str(2**40), "nonsense changes nothing"
     seed().setText("7")
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         seed().editingFinished.emit()
-    assert asked.args[0].seed == 7
+    assert signal.args[0].seed == 7
     session.draft.keep(replace(session.draft.inputs, method="ace"))
     assert "seed" not in filled.options.fields
 
@@ -123,13 +123,13 @@ def test_untouched_parameters_say_where_their_value_comes_from(filled, session):
 
 
 def test_editing_and_resetting_are_asked_for_and_showing_is_not(filled, session, qtbot):
-    with qtbot.waitSignal(session.parameter_wanted) as asked:
+    with qtbot.waitSignal(session.parameter_wanted) as signal:
         filled.fields["k_frac"].control.setValue(0.5)
-    assert asked.args == ["k_frac", 0.5]
+    assert signal.args == ["k_frac", 0.5]
     reset = filled.fields["k_frac"].findChild(QToolButton)
-    with qtbot.waitSignal(session.parameter_wanted) as asked:
+    with qtbot.waitSignal(session.parameter_wanted) as signal:
         reset.click()
-    assert asked.args == ["k_frac", None]
+    assert signal.args == ["k_frac", None]
     with qtbot.assertNotEmitted(session.parameter_wanted):
         session.draft.set_parameter("k_frac", 0.9)
         session.draft.preview_tau(0.8)
@@ -140,9 +140,9 @@ def test_the_scopes_are_those_of_the_engine(filled, session, qtbot):
     scope = option(filled, "scope")
     assert [scope.itemText(index) for index in range(2)] == ["default", "authors-vit"]
     assert "As the authors did." in scope.toolTip()
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         scope.setCurrentText("authors-vit")
-    assert asked.args[0].scope == "authors-vit"
+    assert signal.args[0].scope == "authors-vit"
 
 
 @pytest.mark.parametrize("method", ["ace", "linear"])
@@ -151,21 +151,21 @@ def test_every_method_can_have_a_cap(filled, session, qtbot, method):
     filled.more.unfold()
     cap, delta = (filled.after.fields[name] for name in ("cap", "after.cap"))
     assert (cap.control.currentText(), delta.isVisible()) == ("none", False)
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         cap.control.setCurrentText("at δ")
-    assert asked.args[0] == replace(session.draft.inputs, after=After(cap=Cap()))
-    session.draft.keep(asked.args[0])
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    assert signal.args[0] == replace(session.draft.inputs, after=After(cap=Cap()))
+    session.draft.keep(signal.args[0])
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         delta.control.setValue(0.25)
-    assert asked.args[0].recipe().after.cap == Cap(delta=0.25)
-    session.draft.keep(asked.args[0])
+    assert signal.args[0].recipe().after.cap == Cap(delta=0.25)
+    session.draft.keep(signal.args[0])
     assert (delta.isVisible(), delta.control.value()) == (True, 0.25)
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         delta.findChild(QToolButton).click()  # back to the default δ
-    assert asked.args[0].after.cap == Cap()
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    assert signal.args[0].after.cap == Cap()
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         cap.control.setCurrentText("none")
-    assert asked.args[0].after.cap is None
+    assert signal.args[0].after.cap is None
 
 
 @pytest.mark.parametrize("one_head", [0.0, 0.05])
@@ -175,35 +175,35 @@ def test_a_cap_by_heads_keeps_its_second_value(filled, session, qtbot, one_head)
     chosen = After(cap=Cap(delta=0.2, one_head=one_head))
     session.draft.keep(replace(session.draft.inputs, after=chosen))
     assert (cap.control.currentText(), delta.control.value()) == ("at δ, by heads", 0.2)
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         delta.control.setValue(0.25)
-    assert asked.args[0].after.cap == Cap(delta=0.25, one_head=one_head)
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    assert signal.args[0].after.cap == Cap(delta=0.25, one_head=one_head)
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         cap.control.setCurrentText("at δ")
-    assert asked.args[0].after.cap == Cap()
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    assert signal.args[0].after.cap == Cap()
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         cap.control.setCurrentText("at δ, by heads")
-    assert asked.args[0].after.cap == Cap(one_head=0.0)
+    assert signal.args[0].after.cap == Cap(one_head=0.0)
 
 
 @pytest.mark.parametrize("name", [field.name for field in AFTER_FIELDS])
 def test_what_is_done_after_the_method_has_a_field(filled, session, qtbot, name):
     assert not filled.more.is_open
     field = filled.after.fields[name]
-    others = After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
-    session.draft.keep(replace(session.draft.inputs, after=others))
+    after = After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
+    session.draft.keep(replace(session.draft.inputs, after=after))
     assert filled.more.is_open
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         field.control.setValue(0.25)
-    expected = with_value(others, name, 0.25)
+    expected = with_value(after, name, 0.25)
     assert value_of(expected, name) == 0.25
-    assert asked.args[0] == replace(session.draft.inputs, after=expected)
-    session.draft.keep(asked.args[0])
+    assert signal.args[0] == replace(session.draft.inputs, after=expected)
+    session.draft.keep(signal.args[0])
     assert field.control.value() == 0.25
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         field.findChild(QToolButton).click()
-    assert value_of(asked.args[0].after, name) in (None, 1.0)
-    assert asked.args[0].after == with_value(expected, name, None)
+    assert value_of(signal.args[0].after, name) in (None, 1.0)
+    assert signal.args[0].after == with_value(expected, name, None)
 
 
 def test_the_automatic_variant_leads_its_form_and_has_one_cap(filled, session):
@@ -241,11 +241,11 @@ def test_every_kind_of_field_shows_what_it_is_given(qtbot, info, value):
     made.show_value(value, "", touched=True)
     control = made.control
     if isinstance(control, QComboBox):
-        shown: object = control.currentText()
+        content: object = control.currentText()
     else:
         read = [name for name in ("isChecked", "value", "text") if hasattr(control, name)]
-        shown = getattr(control, read[0])()
-    assert shown == value
+        content = getattr(control, read[0])()
+    assert content == value
     assert control.accessibleName() == info.label
 
 
@@ -259,9 +259,9 @@ def test_a_field_has_its_range_and_offers_presets(qtbot):
     menus = [button.menu() for button in made.findChildren(QToolButton) if button.menu()]
     action = menus[0].actions()[0]
     assert "GPT-2" in action.text()
-    with qtbot.waitSignal(made.edited) as asked:
+    with qtbot.waitSignal(made.edited) as signal:
         action.trigger()
-    assert asked.args == [4e-2]
+    assert signal.args == [4e-2]
 
 
 def test_the_form_has_a_control_for_every_parameter_of_every_method(panel, session):
@@ -276,16 +276,16 @@ def test_only_the_fields_of_the_chosen_variant_are_shown(filled, session):
     session.set_engine(replace(ENGINE, methods=(method_info("ace"),)))
     assert next(iter(filled.fields)) == "variant"
 
-    def shown() -> set[str]:
+    def visible_fields() -> set[str]:
         return {name for name, field in filled.fields.items() if field.isVisible()}
 
-    both = {"variant", "scaling"}
-    assert shown() == both | {"epsilon", "tau", "k_frac", "refine"}
+    common = {"variant", "scaling"}
+    assert visible_fields() == common | {"epsilon", "tau", "k_frac", "refine"}
     session.draft.keep(session.draft.inputs.with_parameter("variant", "automatic"))
-    assert shown() == both | {"alpha", "delta"}
+    assert visible_fields() == common | {"alpha", "delta"}
     assert session.draft.tau == float("inf")
     session.draft.keep(session.draft.inputs.with_parameter("variant", None))
-    assert shown() == both | {"epsilon", "tau", "k_frac", "refine"}
+    assert visible_fields() == common | {"epsilon", "tau", "k_frac", "refine"}
     assert session.draft.tau == 0.3
 
 
@@ -309,14 +309,14 @@ def test_a_dot_marks_what_differs_from_the_recommended_merge(filled, session, qt
     assert marked() == set()
     session.draft.keep(replace(recommended, after=replace(recommended.after, spectrum=0.7)))
     assert marked() == {"after.spectrum"}
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         filled.after.fields["after.spectrum"].findChild(QToolButton).click()
-    assert asked.args == [recommended]
+    assert signal.args == [recommended]
     session.draft.keep(replace(recommended, poolers=Poolers.MERGE))
     assert marked() == {"poolers"}
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         filled.options.fields["poolers"].findChild(QToolButton).click()
-    assert asked.args == [recommended]
+    assert signal.args == [recommended]
 
 
 def calibrated(session) -> Inputs:
@@ -331,26 +331,26 @@ def test_aligning_is_offered_if_every_expert_has_inputs(filled, session, qtbot):
     assert filled.alignment.isVisible()
     align, steps = (filled.alignment.fields[name] for name in ("align", "steps"))
     assert not steps.isVisible()
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         align.control.setCurrentText("with the experts")
-    assert asked.args[0] == replace(session.draft.inputs, distil=Distillation())
-    session.draft.keep(asked.args[0])
+    assert signal.args[0] == replace(session.draft.inputs, distil=Distillation())
+    session.draft.keep(signal.args[0])
     assert steps.isVisible()
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         steps.control.setValue(80)
-    assert asked.args[0].recipe().distil == Distillation(steps=80)
-    session.draft.keep(asked.args[0])
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    assert signal.args[0].recipe().distil == Distillation(steps=80)
+    session.draft.keep(signal.args[0])
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         align.control.setCurrentText("no")
-    assert asked.args[0].distil is False
+    assert signal.args[0].distil is False
 
 
 def test_a_learning_rate_of_the_recipe_stays_when_steps_change(filled, session, qtbot):
     chosen = Distillation(learning_rate=0.01, batch=4, train=Trained.ALL)
     session.draft.keep(replace(calibrated(session), distil=chosen))
-    with qtbot.waitSignal(session.inputs_wanted) as asked:
+    with qtbot.waitSignal(session.inputs_wanted) as signal:
         filled.alignment.fields["inputs"].control.setValue(100)
-    assert asked.args[0].distil == replace(chosen, inputs=100)
+    assert signal.args[0].distil == replace(chosen, inputs=100)
 
 
 def test_an_alignment_without_inputs_stays_visible(filled, session):

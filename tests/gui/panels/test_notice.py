@@ -35,8 +35,8 @@ def test_a_sentence_is_shown_with_its_details_folded_away_copied_and_dismissed(n
     assert notice.details.isHidden()
     notice.details_button.click()
     assert not notice.details.isHidden()
-    for known in ("/models/cola", "[8, 3]", "MismatchError", "Traceback"):
-        assert known in notice.details.toPlainText()
+    for detail in ("/models/cola", "[8, 3]", "MismatchError", "Traceback"):
+        assert detail in notice.details.toPlainText()
     notice.copy.click()
     copied = QGuiApplication.clipboard().text()
     assert SHOWN in copied

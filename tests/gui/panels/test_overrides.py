@@ -110,8 +110,8 @@ def test_the_menu_of_selected_layers_makes_a_rule(opened, worker):
 def test_an_overridden_layer_shows_its_method_and_can_be_reset(opened, worker):
     rule = Override(role="key", merge_method="linear")
     opened.conductor.change(replace(opened.session.draft.inputs, overrides=(rule,)))
-    own = RowOverride(method="linear", parameters={}, weights=(1.0, 1.0), rules=(0,))
-    rows = tuple(replace(row, override=own) if row.role == "key" else row for row in ROWS)
+    override = RowOverride(method="linear", parameters={}, weights=(1.0, 1.0), rules=(0,))
+    rows = tuple(replace(row, override=override) if row.role == "key" else row for row in ROWS)
     planned = plan(recipe(COLA, SST2, overrides=(rule,)), rows=rows)
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
     layers = opened.workspace.layers
@@ -203,8 +203,8 @@ def test_the_dialog_opens_with_the_rule(loaded, qtbot, rule):
 
 def test_the_regime_follows_a_threshold_of_the_layers_own(loaded):
     rules = (Override(role="key", parameters={"tau": 0.9}),)
-    own = RowOverride(method="ace", parameters={"tau": 0.9}, weights=(1.0, 1.0), rules=(0,))
-    rows = tuple(replace(row, override=own) if row.role == "key" else row for row in ROWS)
+    override = RowOverride(method="ace", parameters={"tau": 0.9}, weights=(1.0, 1.0), rules=(0,))
+    rows = tuple(replace(row, override=override) if row.role == "key" else row for row in ROWS)
     loaded.adopt(
         replace(loaded.draft.inputs, overrides=rules),
         plan(recipe(COLA, SST2, overrides=rules), rows=rows),
@@ -216,10 +216,10 @@ def test_the_regime_follows_a_threshold_of_the_layers_own(loaded):
 
 def test_what_the_filters_hide_is_counted_and_shown_on_demand(opened):
     layers = opened.workspace.layers
-    for text, role, shown in product(("", "layer.0", "nothing"), ("", "key"), (MERGED, ALL)):
+    for text, role, category in product(("", "layer.0", "nothing"), ("", "key"), (MERGED, ALL)):
         layers.text.setText(text)
         layers.role.choose(role)
-        layers.show_only(shown)
+        layers.show_only(category)
         hidden = layers.model.total - len(layers.model.shown)
         assert layers.left_out.isVisible() is (hidden > 0)
         assert layers.show_all.isVisible() is (hidden > 0)

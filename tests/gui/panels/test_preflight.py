@@ -52,7 +52,7 @@ def rows(window: MainWindow) -> list[CheckRow]:
 
 
 def merges(worker: FakeWorker) -> int:
-    return len(worker.asked(MergeJob))
+    return len(worker.jobs_of(MergeJob))
 
 
 def replan(worker: FakeWorker, *checks: Check, method: str = "ace") -> None:
@@ -187,22 +187,22 @@ def test_errors_stop_a_merge_until_there_is_room(window, worker):
     assert [answer.text() for answer in window.notice.answers] == ["Merge anyway"]
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_a_full_disk_is_checked_again_when_the_person_comes_back(window, worker, asked):
+@pytest.mark.parametrize("after_refusal", [False, True])
+def test_a_full_disk_is_checked_again_when_the_person_comes_back(window, worker, after_refusal):
     load(window, worker, ERROR)
-    if asked:
+    if after_refusal:
         window.actions_.merge.trigger()
         assert "No room." in window.notice.sentence.text()
-    before = len(worker.asked(PlanJob))
+    before = len(worker.jobs_of(PlanJob))
     come_back(window)
-    assert len(worker.asked(PlanJob)) == before + 1
+    assert len(worker.jobs_of(PlanJob)) == before + 1
     come_back(window)
-    assert len(worker.asked(PlanJob)) == before + 1, "that answer is on its way"
+    assert len(worker.jobs_of(PlanJob)) == before + 1, "that answer is on its way"
     replan(worker, FINE)
     assert not window.session.checks.errors
     assert not window.notice.isVisible()
     come_back(window)
-    assert len(worker.asked(PlanJob)) == before + 1, "there is room"
+    assert len(worker.jobs_of(PlanJob)) == before + 1, "there is room"
 
 
 def come_back(window: MainWindow) -> None:
@@ -243,8 +243,8 @@ def test_nan_in_an_expert_is_a_question(choice, window, worker):
     (keep if choice is NonFinite.KEEP_BASE else leave).click()
     assert window.notice.isHidden()
     assert worker.jobs[worker.newest(PlanJob)].recipe.non_finite is choice
-    shown = window.workspace.method.options.fields["non_finite"].control
-    assert shown.currentIndex() > 0
+    control = window.workspace.method.options.fields["non_finite"].control
+    assert control.currentIndex() > 0
 
 
 def test_nan_in_the_compared_tensors_fails_a_check_until_the_next_plan(window, worker):

@@ -73,8 +73,8 @@ def test_shares_by_task_and_by_layer(page, loaded, worker):
     assert (job.stores, job.limit) == ((store,), LIMIT)
     worker.say(EvaluationProgress(model="m", task="cola", done=3, total=20), job=number)
     assert table.button.text() == "Stop"
-    found = RoutesFound(routes=(routes("cola", 0.75, 0.25), routes("sst2", 0.625, 0.375)))
-    worker.say(found, JobDone(), job=number)
+    answer = RoutesFound(routes=(routes("cola", 0.75, 0.25), routes("sst2", 0.625, 0.375)))
+    worker.say(answer, JobDone(), job=number)
     assert table.sentence.text() == "1 of 2 tasks mainly use their own expert."
     assert "3.0 MB" in table.cost.text()
     assert "20.0 ms with them and 5.0 ms without" in table.cost.text()

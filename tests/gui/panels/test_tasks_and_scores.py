@@ -67,7 +67,7 @@ def scores_place(page: ScoresPage) -> ScoresTab:
 
 
 def described(task: Task, **changes: object) -> TaskDescribed:
-    known = TaskDescribed(
+    description = TaskDescribed(
         task=task,
         expert=task.title,
         kinds=(TaskKind.TEXT_CLASSIFICATION, TaskKind.REGRESSION),
@@ -81,16 +81,16 @@ def described(task: Task, **changes: object) -> TaskDescribed:
         count=40,
         examples=(ShownExample(row="row 2", texts=(("text", "a good film"),), label="yes"),),
     )
-    return replace(known, **changes)
+    return replace(description, **changes)
 
 
 def add_described(window: MainWindow, worker: FakeWorker, qtbot: QtBot) -> TaskDescribed:
     """Add a task, and answer what it is."""
     window.scoring.add(DATA[:1])
-    qtbot.waitUntil(lambda: bool(worker.asked(DescribeTasksJob)))
-    found = described(window.session.draft.inputs.tasks[0])
-    worker.say(found, job=worker.newest(DescribeTasksJob))
-    return found
+    qtbot.waitUntil(lambda: bool(worker.jobs_of(DescribeTasksJob)))
+    description = described(window.session.draft.inputs.tasks[0])
+    worker.say(description, job=worker.newest(DescribeTasksJob))
+    return description
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_a_problem_of_a_task_names_labels_in_quotation_marks_and_its_file_once(
     page, loaded, worker, qtbot
 ):
     index = page.show_tab(TasksTab)
-    found = add_described(loaded, worker, qtbot)
-    fault = f"{found.task.data}, row 2: The label `b` is not among the head's."
-    worker.say(replace(found, fault=fault), job=worker.newest(DescribeTasksJob))
+    description = add_described(loaded, worker, qtbot)
+    fault = f"{description.task.data}, row 2: The label `b` is not among the head's."
+    worker.say(replace(description, fault=fault), job=worker.newest(DescribeTasksJob))
     assert index.list.item(0).text() == "cola\nrow 2: The label “b” is not among the head's."
     assert index.editor.fault.text() == fault.replace("`b`", "“b”")
 
@@ -124,23 +124,25 @@ def test_the_field_that_is_wrong_is_marked_until_it_is_right(
     page, loaded, worker, qtbot, wrong, name
 ):
     index = page.show_tab(TasksTab)
-    found = add_described(loaded, worker, qtbot)
-    asked = worker.newest(DescribeTasksJob)
-    worker.say(replace(found, fault="It does not fit.", wrong=wrong), job=asked)
+    description = add_described(loaded, worker, qtbot)
+    number = worker.newest(DescribeTasksJob)
+    worker.say(replace(description, fault="It does not fit.", wrong=wrong), job=number)
     fields = index.editor.form.fields
     assert [key for key, field in fields.items() if field.control.property("invalid")] == [name]
     assert fields[name].control.accessibleDescription() == "It does not fit."
-    worker.say(found, job=asked)
+    worker.say(description, job=number)
     assert not any(field.control.property("invalid") for field in index.editor.form.fields.values())
     assert index.editor.form.fields[name].control.accessibleDescription() != "It does not fit."
 
 
 def test_an_experts_labels_that_fit_are_proposed(page, loaded, worker, qtbot):
     index = page.show_tab(TasksTab)
-    found = add_described(loaded, worker, qtbot)
-    task = replace(found.task, labels=("a", "b"))
+    description = add_described(loaded, worker, qtbot)
+    task = replace(description.task, labels=("a", "b"))
     loaded.scoring.change(0, task)
-    wrong = replace(found, task=task, fault="It does not fit.", wrong="labels", fitting=("sst2",))
+    wrong = replace(
+        description, task=task, fault="It does not fit.", wrong="labels", fitting=("sst2",)
+    )
     worker.say(wrong, job=worker.newest(DescribeTasksJob))
     (button,) = [
         button
@@ -157,7 +159,7 @@ def test_models_are_evaluated_where_a_task_was_added(page, loaded, worker, qtbot
     add_described(loaded, worker, qtbot)
     assert index.evaluate.isVisible()
     index.evaluate.click()
-    assert len(worker.asked(EvaluateJob)) == 1
+    assert len(worker.jobs_of(EvaluateJob)) == 1
     worker.say(JobDone(), job=worker.newest(EvaluateJob))
 
 
@@ -171,11 +173,15 @@ def test_data_that_are_dropped_are_tasks_of_the_recipe(page, loaded, worker, qtb
     assert [task.expert for task in draft.inputs.tasks] == ["cola", "sst2", "cola"]
     assert draft.plan is plan  # nothing of the merge is another
     assert "tasks:" in dump_recipe(draft.inputs.recipe(), Path("/data"))
-    qtbot.waitUntil(lambda: bool(worker.asked(DescribeTasksJob)))
-    asked = worker.newest(DescribeTasksJob)
-    assert worker.jobs[asked].tasks == draft.inputs.tasks
-    found = [described(task) for task in draft.inputs.tasks]
-    worker.say(found[0], replace(found[1], fault="data/sst2.csv, row 3: It is empty."), job=asked)
+    qtbot.waitUntil(lambda: bool(worker.jobs_of(DescribeTasksJob)))
+    number = worker.newest(DescribeTasksJob)
+    assert worker.jobs[number].tasks == draft.inputs.tasks
+    descriptions = [described(task) for task in draft.inputs.tasks]
+    worker.say(
+        descriptions[0],
+        replace(descriptions[1], fault="data/sst2.csv, row 3: It is empty."),
+        job=number,
+    )
     texts = [index.list.item(row).text() for row in range(3)]
     assert texts[0] == "cola\ntext-classification · 40 examples"
     assert texts[1] == "sst2\ndata/sst2.csv, row 3: It is empty."
@@ -201,9 +207,9 @@ def test_what_is_guessed_of_a_task_can_be_said_otherwise(page, loaded, worker, q
     assert control("kind").currentText() == "text-classification"
     roles = {"text": "sentence", "label": "label", "pair": "none"}
     assert {role: control(f"column of {role}").currentText() for role in roles} == roles
-    shown = [label.text() for label in editor.findChildren(type(editor.fault))]
-    assert "a good film" in shown
-    assert "yes" in shown
+    texts = [label.text() for label in editor.findChildren(type(editor.fault))]
+    assert "a good film" in texts
+    assert "yes" in texts
 
     def choose(name: str, text: str) -> Task:
         control(name).setCurrentText(text)
@@ -226,18 +232,18 @@ def test_what_is_guessed_of_a_task_can_be_said_otherwise(page, loaded, worker, q
 def test_how_a_language_model_is_asked_can_be_chosen(page, loaded, worker, qtbot):
     editor = page.show_tab(TasksTab).editor
     draft = loaded.session.draft
-    found = add_described(loaded, worker, qtbot)
+    description = add_described(loaded, worker, qtbot)
     fields = editor.form.fields
     assert not {"prompt", "system", "chat"} & set(fields), "a class is not asked"
     for name, text in (("prompt", "Q: {text}"), ("system", "Be brief.")):
         kind = TaskKind.CAUSAL_LM
-        editor.show_task(draft.inputs.tasks[0], replace(found, kind=kind), None, ())
+        editor.show_task(draft.inputs.tasks[0], replace(description, kind=kind), None, ())
         field = editor.form.fields[name].control
         field.setFocus()
         qtbot.keyClicks(field, text)
         assert draft.inputs.tasks[0].prompt != text, "only once it is written"
         field.clearFocus()
-    editor.show_task(draft.inputs.tasks[0], replace(found, kind=kind), None, ())
+    editor.show_task(draft.inputs.tasks[0], replace(description, kind=kind), None, ())
     editor.form.fields["chat"].control.setCurrentText("never")
     task = draft.inputs.tasks[0]
     assert (task.prompt, task.system, task.chat) == ("Q: {text}", "Be brief.", Chat.OFF)
@@ -286,7 +292,7 @@ def test_what_waits_for_a_merge_says_so_and_what_does_not_works(page, loaded, wo
     loaded.workspace.show_look()
     methods = loaded.workspace.comparison.methods
     buttons = {scores.evaluate: WHILE_MERGING, tune.button: WAIT, methods.start: WAIT}
-    usual = {button: button.toolTip() for button in buttons}
+    tooltips = {button: button.toolTip() for button in buttons}
     loaded.actions_.merge.trigger()
     merging = worker.newest(MergeJob)
     worker.say(started(), job=merging)
@@ -295,8 +301,8 @@ def test_what_waits_for_a_merge_says_so_and_what_does_not_works(page, loaded, wo
         assert not button.isEnabled()
         assert button.toolTip() == tooltip(why)
     examples = loaded.workspace.show_scores().show_tab(ExamplesTab)
-    qtbot.waitUntil(lambda: bool(worker.asked(CompareExamplesJob)))
-    assert worker.asked(CompareExamplesJob)[-1].store == store, "its answers are known"
+    qtbot.waitUntil(lambda: bool(worker.jobs_of(CompareExamplesJob)))
+    assert worker.jobs_of(CompareExamplesJob)[-1].store == store, "its answers are known"
     worker.say(JobCancelled(), job=worker.newest(CompareExamplesJob))
     assert not examples.compare_button.isEnabled()
     assert examples.compare_button.toolTip() == tooltip(WHILE_MERGING)
@@ -306,38 +312,38 @@ def test_what_waits_for_a_merge_says_so_and_what_does_not_works(page, loaded, wo
     assert not index.button.isEnabled()
     assert index.button.toolTip() == tooltip(WAIT)
     index.try_example(ShownExample(row="row 7"), "cola")
-    assert not worker.asked(TryJob)
+    assert not worker.jobs_of(TryJob)
     worker.say(JobCancelled(), job=merging)
     tune.refresh()
     assert index.button.isEnabled()
-    assert {button: button.toolTip() for button in buttons} == usual
+    assert {button: button.toolTip() for button in buttons} == tooltips
     assert scores.evaluate.isEnabled()
 
 
 def test_scores_that_are_known_are_shown_without_evaluating(page, loaded, worker, qtbot):
-    asked = partial(worker.asked, KnownScoresJob)
+    lookups = partial(worker.jobs_of, KnownScoresJob)
     loaded.session.draft.set_tasks(TASK_DATA)
-    qtbot.waitUntil(lambda: len(asked()) == 1)
-    assert asked()[0].recipe.tasks == TASK_DATA
+    qtbot.waitUntil(lambda: len(lookups()) == 1)
+    assert lookups()[0].recipe.tasks == TASK_DATA
     scores = [task_score("base", task, 0.25, normalised=0.25) for task in ("cola", "sst2")]
     worker.say(*scores, JobDone(), job=worker.newest(KnownScoresJob))
-    known = loaded.session.results.scores
-    assert known.is_complete("base")
+    known_scores = loaded.session.results.scores
+    assert known_scores.is_complete("base")
     loaded.session.draft.set_parameter("tau", 0.7)
     qtbot.wait(2 * DELAY)
-    assert len(asked()) == 1, "another merge's parameters are no other models"
-    assert not worker.asked(EvaluateJob)
+    assert len(lookups()) == 1, "another merge's parameters are no other models"
+    assert not worker.jobs_of(EvaluateJob)
     store = merged(loaded, worker)
-    qtbot.waitUntil(lambda: asked()[-1].stores == (store,))
-    count = len(asked())
+    qtbot.waitUntil(lambda: lookups()[-1].stores == (store,))
+    count = len(lookups())
     loaded.notice.hide()  # the news of the merge
     worker.say(JobFailed(error=EngineError("Broken.")), job=worker.newest(KnownScoresJob))
     assert not loaded.notice.isVisible(), "nobody asked for it"
     loaded.session.draft.changed.emit()
     qtbot.wait(2 * DELAY)
-    assert len(asked()) == count, "once"
+    assert len(lookups()) == count, "once"
     loaded.session.draft.set_tasks(TASK_DATA[:1])
-    qtbot.waitUntil(lambda: asked()[-1].recipe.tasks == TASK_DATA[:1])
+    qtbot.waitUntil(lambda: lookups()[-1].recipe.tasks == TASK_DATA[:1])
 
 
 def record_scores(window: MainWindow, worker: FakeWorker) -> str:
@@ -347,7 +353,7 @@ def record_scores(window: MainWindow, worker: FakeWorker) -> str:
     window.scoring.evaluate()
     scores = [
         *(task_score("base", task, 0.25, normalised=0.25) for task in ("cola", "sst2")),
-        *(task_score(task, task, 1.0, own=True) for task in ("cola", "sst2")),
+        *(task_score(task, task, 1.0, on_own_task=True) for task in ("cola", "sst2")),
         task_score(str(store), "cola", 0.75, normalised=0.75),
         task_score(str(store), "sst2", 1.0, normalised=1.0),
     ]
@@ -364,9 +370,11 @@ def test_tab_leaves_the_scores_and_comes_back_to_them(page, loaded, worker, qtbo
     loaded.notice.hide()  # the news of the merge
     reached = stops(loaded, qtbot)
     parts = (loaded.header, method, page.tabs.bar, scores, loaded.statusBar())
-    inside = [[part is each or part.isAncestorOf(each) for each in reached] for part in parts]
+    inside = [
+        [part is control or part.isAncestorOf(control) for control in reached] for part in parts
+    ]
     assert all(map(any, inside)), "every part is reached"
-    assert [each.index(True) for each in inside] == sorted(each.index(True) for each in inside)
+    assert [flags.index(True) for flags in inside] == sorted(flags.index(True) for flags in inside)
     assert {field.control for field in method.parameters.fields.values()} <= set(reached)
 
 
@@ -377,7 +385,7 @@ def test_success_is_only_said_where_the_experts_are_better_than_the_base(page, l
         scores = []
         for task in ("cola", "sst2"):
             scores.append(task_score("base", task, base, metric=metric, normalised=1.0))
-            scores.append(task_score(task, task, expert, metric=metric, own=True))
+            scores.append(task_score(task, task, expert, metric=metric, on_own_task=True))
             scores.append(task_score(store, task, expert, metric=metric, normalised=1.0))
         loaded.session.results.scores.record(scores)
         text = scores_place(page).title.text()
@@ -388,9 +396,9 @@ def test_success_is_only_said_where_the_experts_are_better_than_the_base(page, l
 
 def test_a_model_that_is_being_tried_is_not_called_untried(page, loaded, worker):
     store = record_scores(loaded, worker)
-    known = loaded.session.results.scores._scores
-    for key in [key for key in known if key[0] == store]:
-        del known[key]
+    scores = loaded.session.results.scores._scores
+    for key in [key for key in scores if key[0] == store]:
+        del scores[key]
     index = scores_place(page)
     assert "is not evaluated" in index.title.text()
     loaded.scoring.evaluate()
@@ -440,7 +448,7 @@ def test_names_of_close_scores_stay_near_their_points(qtbot):
     assert len(rects) < len(close), "as many as have room"
     ordered = [rects[index] for index in sorted(rects)]
     assert all(a.right() < b.left() for a, b in itertools.pairwise(ordered))
-    assert all(each.left() >= 0 and each.right() <= line.width() for each in ordered)
+    assert all(rect.left() >= 0 and rect.right() <= line.width() for rect in ordered)
     marks = line.positions()
     assert rects[0].center().x() == pytest.approx(marks[0]), "it has room below its point"
     assert all(abs(rect.center().x() - marks[n]) < 180 for n, rect in rects.items())
@@ -501,14 +509,14 @@ def test_two_models_are_tested_against_each_other_in_words(page, loaded, worker)
 
 def test_scores_of_other_models_and_tasks_are_forgotten(page, loaded, worker):
     store = record_scores(loaded, worker)
-    known = loaded.session.results.scores
-    assert known.is_complete(store)
+    scores = loaded.session.results.scores
+    assert scores.is_complete(store)
     loaded.scoring.change(0, replace(TASK_DATA[0], limit=10))
-    assert list(known.line(store)) == ["sst2"]
-    assert not known.is_complete(EXPERTS)
+    assert list(scores.line(store)) == ["sst2"]
+    assert not scores.is_complete(EXPERTS)
     loaded.conductor.change(loaded.session.draft.inputs.without_experts([0]))
     load(worker, SST2)
-    assert known.models == frozenset()
+    assert scores.models == frozenset()
 
 
 def test_chance_is_a_line_and_a_column_where_it_is_known(page, loaded, worker):
@@ -516,14 +524,14 @@ def test_chance_is_a_line_and_a_column_where_it_is_known(page, loaded, worker):
     index = scores_place(page)
     assert "chance" not in index.bars.items
     assert "Chance" not in index.figures.note.text()
-    known = loaded.session.results.scores
-    known.describe(described(TASK_DATA[0], chance=0.25))
+    scores = loaded.session.results.scores
+    scores.describe(described(TASK_DATA[0], chance=0.25))
     index.refresh()
     x, y = index.bars.items["chance"].getOriginalDataset()
     drawn = np.isfinite(y)
     assert set(y[drawn]) == {0.25}
     assert set(np.round(x[drawn])) == {1}, "not for the mean, as chance is not known of all tasks"
-    rows = {row.title: row for row in figures_of(known, store)}
+    rows = {row.title: row for row in figures_of(scores, store)}
     assert rows["cola"].chance == 0.25
     assert math.isnan(rows["mean"].chance)
     assert index.figures.note.text().endswith("Chance: cola 0.250.")
@@ -533,19 +541,19 @@ def test_chance_is_a_line_and_a_column_where_it_is_known(page, loaded, worker):
 
 def test_perplexities_are_drawn_as_shares_of_the_experts(page, loaded):
     loaded.session.draft.set_tasks(TASK_DATA)
-    known = loaded.session.results.scores
-    known.record(
+    scores = loaded.session.results.scores
+    scores.record(
         [
             task_score("base", "cola", 0.5, normalised=0.5),
-            task_score("cola", "cola", 1.0, own=True),
+            task_score("cola", "cola", 1.0, on_own_task=True),
             task_score("base", "sst2", 30.0, normalised=0.5, metric="perplexity"),
-            task_score("sst2", "sst2", 15.0, own=True, metric="perplexity"),
+            task_score("sst2", "sst2", 15.0, on_own_task=True, metric="perplexity"),
         ]
     )
     index = scores_place(page)
     assert index.bars.title.full_text == "Share of the expert's score by task"
     assert "cola: base 0.500, expert 1.000" in index.bars.accessibleDescription()
-    rows = figures_of(known, "base")
+    rows = figures_of(scores, "base")
     assert rows[0].kept == rows[0].base_kept == 0.5
     assert math.isnan(rows[0].base.value)  # no mean of more and of less is better
 
@@ -553,29 +561,29 @@ def test_perplexities_are_drawn_as_shares_of_the_experts(page, loaded):
 # Examples
 
 
-def compared(task: str, *, other: str, **counts: int) -> ExamplesCompared:
-    found = {each: counts.get(each.name.lower(), 0) for each in AnswerVerdict}
+def compared(task: str, *, reference: str, **counts: int) -> ExamplesCompared:
+    by_verdict = {verdict: counts.get(verdict.name.lower(), 0) for verdict in AnswerVerdict}
     listed = {
-        each: tuple(
+        verdict: tuple(
             ComparedExample(
                 example=ShownExample(
-                    row=f"row {n}", texts=(("text", f"{each.name} {n} of {task}"),), label="yes"
+                    row=f"row {n}", texts=(("text", f"{verdict.name} {n} of {task}"),), label="yes"
                 ),
-                answer="no" if each is not AnswerVerdict.GAINED else "yes",
-                other="yes" if each is AnswerVerdict.LOST else "no",
+                answer="no" if verdict is not AnswerVerdict.GAINED else "yes",
+                other="yes" if verdict is AnswerVerdict.LOST else "no",
             )
             for n in range(min(count, 3))
         )
-        for each, count in found.items()
-        if each is not AnswerVerdict.BOTH_RIGHT
+        for verdict, count in by_verdict.items()
+        if verdict is not AnswerVerdict.BOTH_RIGHT
     }
     return ExamplesCompared(
         task=task,
         kind=TaskKind.TEXT_CLASSIFICATION,
         metric=Metric.ACCURACY,
         model="merged",
-        other=other,
-        counts=found,
+        other=reference,
+        counts=by_verdict,
         examples=listed,
     )
 
@@ -588,8 +596,8 @@ def test_examples_lost_and_gained_are_listed_and_filtered(page, loaded, worker, 
     number = worker.newest(CompareExamplesJob)  # answers are remembered: asked for at once
     assert (worker.jobs[number].store, worker.jobs[number].with_base) == (Path(store), False)
     worker.say(
-        compared("cola", other="cola", lost=5, gained=1),
-        compared("sst2", other="sst2", lost=1, both_wrong=2),
+        compared("cola", reference="cola", lost=5, gained=1),
+        compared("sst2", reference="sst2", lost=1, both_wrong=2),
         JobDone(),
         job=number,
     )
@@ -610,7 +618,7 @@ def test_examples_lost_and_gained_are_listed_and_filtered(page, loaded, worker, 
     index.against.findChildren(QPushButton)[1].click()
     against_base = worker.newest(CompareExamplesJob)
     assert worker.jobs[against_base].with_base
-    worker.say(compared("cola", other="base", gained=2), JobDone(), job=against_base)
+    worker.say(compared("cola", reference="base", gained=2), JobDone(), job=against_base)
     assert "base no" in index.list.rows.index(0, 0).data()
     assert number != against_base
 
@@ -622,12 +630,12 @@ def test_some_examples_of_each_task_stand_below_the_scores(page, loaded, worker,
     assert lost.isHidden()
     loaded.resize(1440, 1000)
     # without a click: the answers are known
-    qtbot.waitUntil(lambda: bool(worker.asked(CompareExamplesJob)))
+    qtbot.waitUntil(lambda: bool(worker.jobs_of(CompareExamplesJob)))
     number = worker.newest(CompareExamplesJob)
     assert (worker.jobs[number].store, worker.jobs[number].with_base) == (Path(store), False)
     worker.say(
-        compared("cola", other="cola", lost=5, gained=1),
-        compared("sst2", other="sst2", lost=1),
+        compared("cola", reference="cola", lost=5, gained=1),
+        compared("sst2", reference="sst2", lost=1),
         JobDone(),
         job=number,
     )
@@ -643,19 +651,23 @@ def test_some_examples_of_each_task_stand_below_the_scores(page, loaded, worker,
 
 def test_pictures_below_the_scores_stand_under_their_task_and_its_count(loaded, qtbot):
     picture = np.zeros((4, 4, 3), np.uint8)
-    found = {}
+    by_task = {}
     for task, count in (("cola", 5), ("sst2", 1)):
-        each = compared(task, other=task, lost=count)
+        comparison = compared(task, reference=task, lost=count)
         lost = (
-            replace(one, example=replace(one.example, picture=picture))
-            for one in each.examples[AnswerVerdict.LOST]
+            replace(listed, example=replace(listed.example, picture=picture))
+            for listed in comparison.examples[AnswerVerdict.LOST]
         )
-        found[task] = replace(each, examples={**each.examples, AnswerVerdict.LOST: tuple(lost)})
+        by_task[task] = replace(
+            comparison, examples={**comparison.examples, AnswerVerdict.LOST: tuple(lost)}
+        )
     strip = ExamplesStrip(loaded.session, loaded.scoring)
     qtbot.addWidget(strip)
     strip.resize(900, 400)
     row = strip.rows[AnswerVerdict.LOST]
-    row.show_examples(listed_examples(loaded.session, found.values(), AnswerVerdict.LOST), found)
+    row.show_examples(
+        listed_examples(loaded.session, by_task.values(), AnswerVerdict.LOST), by_task
+    )
     assert not row.heads.isHidden()
     assert row.heads.accessibleName() == "cola 5, sst2 1"
 
@@ -666,11 +678,11 @@ def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(page, load
     assert "Add a task first." in index.compare_button.toolTip()
     loaded.session.draft.set_tasks(TASK_DATA)
     store = merged(loaded, worker)
-    assert not worker.asked(CompareExamplesJob)
+    assert not worker.jobs_of(CompareExamplesJob)
     index.compare_button.click()
-    asked = worker.newest(CompareExamplesJob)
-    assert worker.jobs[asked].store == store
-    worker.say(compared("cola", other="cola", lost=1), JobDone(), job=asked)
+    number = worker.newest(CompareExamplesJob)
+    assert worker.jobs[number].store == store
+    worker.say(compared("cola", reference="cola", lost=1), JobDone(), job=number)
     assert index.list.rows.rowCount() == 1
     loaded.scoring.remove(0)  # answers to other tasks are no longer these
     assert not loaded.session.results.scores.examples(store, with_base=False)

@@ -56,9 +56,9 @@ def test_what_models_write_streams_side_by_side_and_can_be_stopped(page, loaded,
     index.length.setValue(7)
     index.button.click()
     number = worker.newest(TryJob)
-    asked = worker.jobs[number]
-    assert (asked.task.expert, asked.text, asked.stores) == ("cola", "the cat", (store,))
-    assert asked.most_tokens == 7
+    job = worker.jobs[number]
+    assert (job.task.expert, job.text, job.stores) == ("cola", "the cat", (store,))
+    assert job.most_tokens == 7
     worker.say(TriedBegun(model="base"), TriedText(model="base", piece="sat "), job=number)
     worker.say(TriedText(model="base", piece="down"), Tried(model="base"), job=number)
     worker.say(TriedBegun(model="cola"), TriedText(model="cola", piece="ran"), job=number)
@@ -107,13 +107,13 @@ CLASSES = {
 def test_only_what_the_model_takes_is_asked_for(page, loaded):
     planned = loaded.session.draft.plan
     index = trying(loaded)
-    for architecture, asked in CLASSES.items():
+    for architecture, inputs in CLASSES.items():
         experts = tuple(replace(expert, architecture=architecture) for expert in planned.experts)
         loaded.session.draft.plan = replace(planned, experts=experts)
         index.refresh()
         fields = ("text", "choose", "length")
         offered = {name for name in fields if getattr(index, name).isVisibleTo(index)}
-        assert offered == set(asked), architecture
+        assert offered == set(inputs), architecture
 
 
 def test_a_chat_goes_on_until_a_new_one_is_begun(page, loaded, worker):
@@ -126,12 +126,12 @@ def test_a_chat_goes_on_until_a_new_one_is_begun(page, loaded, worker):
         for model, answer in zip(("base", "cola"), answers, strict=True):
             begun = TriedBegun(model=model)
             piece = TriedText(model=model, piece=answer)
-            own = chat and model == "cola"
-            worker.say(begun, piece, Tried(model=model, chat=own), job=number)
+            is_chat = chat and model == "cola"
+            worker.say(begun, piece, Tried(model=model, chat=is_chat), job=number)
         worker.say(JobDone(), job=number)
         index.show_answers()
-        found: TryJob = worker.jobs[number]
-        return found
+        job: TryJob = worker.jobs[number]
+        return job
 
     assert not ask("plain", "a", "b", chat=False).questions
     assert not index.new_chat.isVisibleTo(index)
@@ -149,8 +149,8 @@ def test_a_chat_goes_on_until_a_new_one_is_begun(page, loaded, worker):
 def test_a_picture_is_tried_at_once_and_shares_are_shown(page, loaded, worker, tmp_path):
     loaded.session.draft.set_tasks(TASKS)
     index = trying(loaded)
-    found = TaskDescribed(task=TASKS[0], kind=TaskKind.IMAGE_CLASSIFICATION)
-    loaded.session.results.scores.describe(found)
+    description = TaskDescribed(task=TASKS[0], kind=TaskKind.IMAGE_CLASSIFICATION)
+    loaded.session.results.scores.describe(description)
     assert index.choose.isVisibleTo(index)
     assert not index.text.isVisibleTo(index)
     assert index.button.toolTip() == "Drop or choose a picture first."
@@ -172,8 +172,8 @@ def test_an_example_is_tried_as_it_is_in_the_data(page, loaded, worker):
     example = ShownExample(row="row 7", picture=np.zeros((4, 4, 3), np.uint8), label="one")
     trying(loaded).try_example(example, "sst2")
     number = worker.newest(TryJob)
-    asked = worker.jobs[number]
-    assert (asked.task, asked.row) == (TASKS[1], "row 7")
+    job = worker.jobs[number]
+    assert (job.task, job.row) == (TASKS[1], "row 7")
     index = trying(loaded)
     assert index.task.current == "sst2"
     worker.say(JobFailed(error=TaskError("There is no such row.")), job=number)
@@ -202,14 +202,14 @@ def as_writers(loaded) -> TryPage:
 
 def test_models_that_write_are_loaded_while_the_question_is_typed(page, loaded, worker):
     index = as_writers(loaded)
-    (earlier, made_ready) = worker.asked(MakeReadyJob)
+    (earlier, made_ready) = worker.jobs_of(MakeReadyJob)
     assert earlier.experts == ("cola",)
     assert made_ready.experts == ("cola", "sst2")
     index.refresh()
-    assert len(worker.asked(MakeReadyJob)) == 2, "once for each choice"
+    assert len(worker.jobs_of(MakeReadyJob)) == 2, "once for each choice"
     index.button.click()
     assert worker.newest(MakeReadyJob) in worker.withdrawn
-    assert worker.asked(TryJob)[-1].experts == made_ready.experts
+    assert worker.jobs_of(TryJob)[-1].experts == made_ready.experts
     worker.say(JobDone(), job=worker.newest(TryJob))
 
 
@@ -227,8 +227,8 @@ def test_every_language_model_can_be_asked_and_says_how_it_ended(page, loaded, w
     index = as_writers(loaded)
     assert not index.task.isVisibleTo(index), "all answer through one head"
     index.button.click()
-    asked = worker.asked(TryJob)[-1]
-    assert (asked.experts, asked.with_base, asked.stores) == (("cola", "sst2"), True, ())
+    job = worker.jobs_of(TryJob)[-1]
+    assert (job.experts, job.with_base, job.stores) == (("cola", "sst2"), True, ())
     answer_all(worker, "one", "two", "three")
     assert texts(index) == ["one", "two", "three"]
     facts = "4 tokens · 2.0 tokens/s · stopped by its end token"
@@ -239,8 +239,8 @@ def test_every_language_model_can_be_asked_and_says_how_it_ended(page, loaded, w
     index.models._ticks["base"].click()
     index.models._ticks["cola"].click()
     index.button.click()
-    asked = worker.asked(TryJob)[-1]
-    assert (asked.experts, asked.with_base) == (("sst2",), False)
+    job = worker.jobs_of(TryJob)[-1]
+    assert (job.experts, job.with_base) == (("sst2",), False)
     worker.say(JobDone(), job=worker.newest(TryJob))
     index.models._ticks["sst2"].click()
     assert index.button.toolTip() == "Tick a model first."
@@ -254,14 +254,14 @@ def test_a_question_is_asked_again_without_its_answers(page, loaded, worker):
     index.button.click()
     answer_all(worker, "four", "five", "six")
     index.show_answers()
-    second = worker.asked(TryJob)[-1]
+    second = worker.jobs_of(TryJob)[-1]
     index.again.click()
-    assert worker.asked(TryJob)[-1] == second
+    assert worker.jobs_of(TryJob)[-1] == second
     assert second.answers["cola"] == ("two",)
     answer_all(worker, "seven", "eight", "nine")
     index.show_answers()
     index.button.click()
-    assert worker.asked(TryJob)[-1].answers["cola"] == ("two", "eight")
+    assert worker.jobs_of(TryJob)[-1].answers["cola"] == ("two", "eight")
     worker.say(JobDone(), job=worker.newest(TryJob))
 
 
@@ -270,7 +270,7 @@ def test_ctrl_return_sends(page, loaded, worker, qtbot):
     qtbot.waitUntil(index.text.isVisible)
     index.text.setFocus()
     qtbot.keyClick(index.text, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-    assert worker.asked(TryJob)[-1].text == "the cat"
+    assert worker.jobs_of(TryJob)[-1].text == "the cat"
     worker.say(JobDone(), job=worker.newest(TryJob))
 
 
@@ -280,7 +280,7 @@ def test_blind_hides_names_until_one_is_chosen_and_counts(page, loaded, worker, 
     index.blind.setChecked(True)
     for turn in range(6):
         index.button.click()
-        assert not worker.asked(TryJob)[-1].questions, "earlier answers would tell"
+        assert not worker.jobs_of(TryJob)[-1].questions, "earlier answers would tell"
         number = worker.newest(TryJob)
         worker.say(TriedBegun(model="base"), TriedText(model="base", piece="a"), job=number)
         assert texts(index) == ["", "", ""], "the order of answers would tell"
@@ -335,9 +335,9 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(page, loaded, work
     index.merges.setValue(2)
     index.button.click()
     number = worker.newest(TuneJob)
-    asked = worker.jobs[number]
-    assert asked.ranges == (ParameterRange(name="tau", low=0.1, high=0.9),)
-    assert (asked.merges, asked.limit) == (2, None)
+    job = worker.jobs[number]
+    assert job.ranges == (ParameterRange(name="tau", low=0.1, high=0.9),)
+    assert (job.merges, job.limit) == (2, None)
     points = point(0.1, 0.5, 0), point(0.9, 0.75, 1)
     worker.say(points[0], job=number)
     assert index.cost.text() == "1 of 2 merges done, about 0:06 left."
@@ -346,12 +346,14 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(page, loaded, work
         for mean in (0.5, 0.75)
     )
     best = points[1]
-    recipe = asked.recipe
+    recipe = job.recipe
     tuned = Tuned(points=points, best=best, scores=after, before=before, seconds=8.0, recipe=recipe)
     worker.say(points[1], tuned, JobDone(), job=number)
     assert index.result.text() == "tau 0.9: from 50.0 % to 75.0 % of the experts' scores"
     assert index.curve.message() is None
-    texts = (each for each in index.curve.canvas.scene().items() if isinstance(each, TextItem))
+    texts = (
+        graphic for graphic in index.curve.canvas.scene().items() if isinstance(graphic, TextItem)
+    )
     boxes = [text for text in texts if text.fill.style() != Qt.BrushStyle.NoBrush]
     assert not boxes, "a point without a name covers no curve"
     assert "tau 0.9: 0.7500, chosen" in index.curve.accessibleDescription()
@@ -381,7 +383,7 @@ def test_a_search_that_finds_nothing_better_says_so(page, loaded, worker):
         tuple(task_score("merged", task, mean, normalised=mean) for task in ("cola", "sst2"))
         for mean in (0.5, 0.50001)
     )
-    found = Tuned(
+    tuned = Tuned(
         points=points,
         best=points[0],
         scores=after,
@@ -389,7 +391,7 @@ def test_a_search_that_finds_nothing_better_says_so(page, loaded, worker):
         seconds=8.0,
         recipe=worker.jobs[number].recipe,
     )
-    worker.say(*points, found, JobDone(), job=number)
+    worker.say(*points, tuned, JobDone(), job=number)
     text = index.result.text()
     assert text.startswith("By these scores nothing can be chosen")
     assert text.endswith("tau 0.3: still 50.0 % of the experts' scores")
@@ -423,8 +425,8 @@ def test_points_of_several_parameters_stand_along_one_of_them(page, loaded, work
         tick.setChecked(True)
     index.button.click()
     number = worker.newest(TuneJob)
-    both = replace(point(0.3, 0.5, 0), parameters={"epsilon": 1e-4, "tau": 0.3, "k_frac": 0.5})
-    worker.say(both, replace(both, index=1, score=None, error="no"), job=number)
+    several = replace(point(0.3, 0.5, 0), parameters={"epsilon": 1e-4, "tau": 0.3, "k_frac": 0.5})
+    worker.say(several, replace(several, index=1, score=None, error="no"), job=number)
     assert index.axis.options == ("epsilon", "tau", "k_frac")
     assert index.curve.title.full_text == "Score by epsilon"
     index.axis.choose("tau")

@@ -89,13 +89,13 @@ def _energies_along() -> Plot:
 
 def _differences() -> Plot:
     plot = DifferencePlot()
-    found = [
+    differences = [
         LayerDifference(
             name=name, first_norm=1.0, second_norm=2.0, difference_norm=0.1 + n, cosine=0.5
         )
         for n, name in enumerate(NAMES)
     ]
-    plot.show_differences(of_merges(NAMES, {layer.name: layer for layer in found}))
+    plot.show_differences(of_merges(NAMES, {layer.name: layer for layer in differences}))
     return plot
 
 
@@ -135,7 +135,7 @@ def _learning() -> Plot:
     return plot
 
 
-def _kept() -> Plot:
+def _energy() -> Plot:
     plot = KeptEnergyPlot()
     plot.show_shares(EnergyByRank(shares=tuple(np.linspace(0.1, 1, 40)), matrices=9), 8, None)
     return plot
@@ -158,7 +158,7 @@ def _distribution() -> Plot:
     plot = HistogramPlot()
     edges = np.linspace(-4, 4, 102)
     entries = {name: np.random.default_rng(0).normal(size=4000) for name in EXPERTS}
-    found = LayerDistribution(
+    distribution = LayerDistribution(
         name=NAMES[0],
         edges=edges,
         counts={name: np.histogram(values, edges)[0] for name, values in entries.items()},
@@ -167,14 +167,14 @@ def _distribution() -> Plot:
         deviations=dict.fromkeys(EXPERTS, 1.0),
         excess=dict.fromkeys(EXPERTS, 0.0),
     )
-    plot.show_distribution(found, COLOURS)
+    plot.show_distribution(distribution, COLOURS)
     return plot
 
 
 def _alignment() -> Plot:
     plot = AlignmentPlot()
     cosines = np.linspace(1, 0.2, 20)
-    found = LayerSubspaces(
+    subspaces = LayerSubspaces(
         name=NAMES[0],
         experts=EXPERTS,
         alignment=cosines,
@@ -182,7 +182,7 @@ def _alignment() -> Plot:
         overlap=np.eye(3),
         rank=2,
     )
-    plot.show_alignment(found)
+    plot.show_alignment(subspaces)
     return plot
 
 
@@ -203,7 +203,7 @@ DRAWN: Final[dict[type[Plot], tuple[Callable[[], Plot], str]]] = {
     TuneCurvePlot: (_tuned, "τ"),
     ScoreBarsPlot: (_scores, EXPERTS[-1]),
     LearningPlot: (_learning, EXPERTS[-1]),
-    KeptEnergyPlot: (_kept, "40"),
+    KeptEnergyPlot: (_energy, "40"),
     SpectrumPlot: (_spectrum, EXPERTS[-1]),
     EnergiesPlot: (_energies, EXPERTS[-1]),
     HistogramPlot: (_distribution, EXPERTS[-1]),

@@ -59,7 +59,7 @@ from tests.helpers.windows import in_view, items_of
 LAYER = "model.layers.0.q_proj.weight"
 EXPERTS = ("cola", "mnli", "rte")
 COLOURS = {name: f"expert {index}" for index, name in enumerate(EXPERTS)}
-both = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+both_themes = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def light(qapp) -> object:
     set_scheme("system")
 
 
-shown = partial(in_view, width=460, height=400)
+displayed = partial(in_view, width=460, height=400)
 
 
 def spectrum(seed: int = 0) -> LayerSpectrum:
@@ -109,7 +109,7 @@ COSINES = np.array([[1, 0.31, -0.2], [0.31, 1, np.nan], [-0.2, np.nan, 1]])
 
 @pytest.fixture
 def spectra(qtbot) -> SpectrumPlot:
-    plot = shown(qtbot, SpectrumPlot())
+    plot = displayed(qtbot, SpectrumPlot())
     plot.show_spectrum(spectrum(), COLOURS)
     return plot
 
@@ -172,10 +172,10 @@ def test_two_merges_of_a_layer_lie_over_one_another(spectra):
 
 def test_a_pair_of_any_lengths_has_a_table_and_zeros_are_shown_in_every_quantity(spectra):
     spectra.show_pair("layer", "how far", {"one": np.array([3.0, 2, 1]), "two": np.array([1.0])})
-    i, one, two = spectra.columns()
+    i, first, second = spectra.columns()
     assert list(i.values) == [1, 2, 3]
-    assert list(one.values) == [3, 2, 1]
-    np.testing.assert_array_equal(two.values, [1, np.nan, np.nan])
+    assert list(first.values) == [3, 2, 1]
+    np.testing.assert_array_equal(second.values, [1, np.nan, np.nan])
     spectra.show_pair("layer", "", dict.fromkeys(("one", "two"), np.zeros(5)))
     for quantity in Quantity:
         spectra.quantity.choose(quantity)
@@ -208,19 +208,19 @@ def test_the_figures_are_those_of_their_definitions(spectra):
 
 
 def test_alignment_of_both_sides_is_drawn_and_told(qtbot):
-    plot = shown(qtbot, AlignmentPlot())
-    left = np.array([1.0, 0.95, 0.2])
-    right = np.array([0.9, 0.8, 0.1])
-    found = LayerSubspaces(
+    plot = displayed(qtbot, AlignmentPlot())
+    left_cosines = np.array([1.0, 0.95, 0.2])
+    right_cosines = np.array([0.9, 0.8, 0.1])
+    subspaces = LayerSubspaces(
         name=LAYER,
         experts=EXPERTS,
-        alignment=left,
-        alignment_right=right,
+        alignment=left_cosines,
+        alignment_right=right_cosines,
         overlap=np.eye(3),
         rank=2,
     )
-    plot.show_alignment(found)
-    for side, values in ((LEFT, left), (RIGHT, right)):
+    plot.show_alignment(subspaces)
+    for side, values in ((LEFT, left_cosines), (RIGHT, right_cosines)):
         x, y = plot.items[side].getOriginalDataset()
         assert list(x) == [1, 2, 3]
         np.testing.assert_array_equal(y, values)
@@ -228,7 +228,7 @@ def test_alignment_of_both_sides_is_drawn_and_told(qtbot):
     assert plot.columns()[0].title == "i"
     styles = [entry.style for entry in plot.legend.entries()]
     assert styles[0] != styles[1]
-    plot.show_alignment(replace(found, alignment=None, alignment_right=None))
+    plot.show_alignment(replace(subspaces, alignment=None, alignment_right=None))
     assert "no preliminary solution" in str(plot.message())
 
 
@@ -237,7 +237,7 @@ def test_alignment_of_both_sides_is_drawn_and_told(qtbot):
 
 @pytest.fixture
 def matrix(qtbot) -> ExpertMatrixPlot:
-    plot = shown(qtbot, ExpertMatrixPlot("Cosines"))
+    plot = displayed(qtbot, ExpertMatrixPlot("Cosines"))
     plot.show_matrix(LAYER, EXPERTS, COSINES, meaning="cosine")
     return plot
 
@@ -264,7 +264,7 @@ def test_a_matrix_is_a_table_and_says_who_agrees(matrix):
     assert agreement(EXPERTS[:2], np.array([[1, 0.5], [0.5, 1]])) == "cola and mnli: 0.50."
 
 
-@both
+@both_themes
 def test_cells_tell_their_order_by_lightness(theme):
     for deficiency, sign in product(DEFICIENCIES.values(), (1, -1)):
         shares = np.linspace(0, sign, 9)
@@ -273,7 +273,7 @@ def test_cells_tell_their_order_by_lightness(theme):
         assert min(steps) > 0.02
 
 
-@both
+@both_themes
 def test_numbers_are_readable_on_their_cells(theme):
     for share in np.linspace(-1, 1, 41):
         colour = cell_colour(float(share), theme)
@@ -285,7 +285,7 @@ def test_numbers_are_readable_on_their_cells(theme):
 
 @pytest.fixture
 def histogram(qtbot) -> HistogramPlot:
-    plot = shown(qtbot, HistogramPlot())
+    plot = displayed(qtbot, HistogramPlot())
     plot.show_distribution(distribution(), COLOURS)
     return plot
 
@@ -304,17 +304,17 @@ def test_counts_are_drawn_as_steps(histogram):
 
 
 def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram):
-    found = distribution()
+    layer = distribution()
     histogram.log_box.setChecked(False)
     x, y = histogram.items["Gaussian cola"].getOriginalDataset()
-    mean = found.means["cola"]
-    deviation = found.deviations["cola"]
+    mean = layer.means["cola"]
+    deviation = layer.deviations["cola"]
     density = np.exp(-(((x - mean) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
-    np.testing.assert_allclose(y, 5000 * density * np.diff(found.edges), atol=0.3)
+    np.testing.assert_allclose(y, 5000 * density * np.diff(layer.edges), atol=0.3)
     histogram.legend.chip(GAUSSIAN).click()
     visible = {key for key, item in histogram.items.items() if item.isVisible()}
-    assert visible == {f"expert {name}" for name in found.counts}
-    unchanged = replace(found, deviations=dict.fromkeys(EXPERTS, 0.0))
+    assert visible == {f"expert {name}" for name in layer.counts}
+    unchanged = replace(layer, deviations=dict.fromkeys(EXPERTS, 0.0))
     histogram.show_distribution(unchanged, COLOURS)
     assert np.isnan(histogram.items["Gaussian cola"].getOriginalDataset()[1]).all()
     histogram.grab()
@@ -336,9 +336,9 @@ def test_the_tail_share_is_that_of_the_entries():
     counts = np.histogram(entries, edges)[0]
     outside = entries.size - int(counts.sum())
     true = float((np.abs(entries - mean) > 3 * deviation).mean())
-    found = tail_share(edges, counts, outside, mean, deviation)
-    assert found == pytest.approx(true, rel=0.03)
-    assert found > 3 * GAUSSIAN_TAIL
+    share = tail_share(edges, counts, outside, mean, deviation)
+    assert share == pytest.approx(true, rel=0.03)
+    assert share > 3 * GAUSSIAN_TAIL
     assert np.isnan(tail_share(edges, counts, outside, mean, 2 * deviation))  # bins end too early
     assert np.isnan(tail_share(edges, counts, 0, 0.0, 0.0))
 
@@ -354,7 +354,7 @@ def plots(qtbot: QtBot) -> list[Plot]:
     scores = ScoreBarsPlot()
     every = [spectra, matrix, histogram, gammas, scores]
     for plot in every:
-        shown(qtbot, plot)
+        displayed(qtbot, plot)
     spectra.show_spectrum(spectrum(), COLOURS)
     matrix.show_matrix(LAYER, EXPERTS, COSINES, meaning="cosine")
     histogram.show_distribution(distribution(), COLOURS)
@@ -403,13 +403,13 @@ def test_pictures_of_a_dark_window_can_be_on_white(qtbot, tmp_path):
 
 
 def test_the_spectrum_before_and_after_other_singular_values_are_drawn():
-    known = spectrum()
-    found = replace(known, unshaped=known.merged**2)
-    drawn = spec_of_spectrum(found, COLOURS).curves
+    plain = spectrum()
+    shaped = replace(plain, unshaped=plain.merged**2)
+    drawn = spec_of_spectrum(shaped, COLOURS).curves
     curves = {curve.label: curve for curve in drawn}
-    assert np.array_equal(curves["merged"].y, found.merged)
-    assert np.array_equal(curves["method alone"].y, found.merged**2)
+    assert np.array_equal(curves["merged"].y, shaped.merged)
+    assert np.array_equal(curves["method alone"].y, shaped.merged**2)
     assert curves["method alone"].style != curves["merged"].style
-    unrefined = replace(found, preliminary=found.unshaped)
+    unrefined = replace(shaped, preliminary=shaped.unshaped)
     labels = [curve.label for curve in spec_of_spectrum(unrefined, COLOURS).curves]
     assert labels == ["merged", "method alone", *EXPERTS]

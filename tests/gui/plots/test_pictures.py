@@ -61,9 +61,9 @@ def texts_of(drawing: Path) -> Iterator[tuple[str, QRectF]]:
             font = QFont(text.get("font-family", "").split(",")[0].strip("'\""))
             font.setPixelSize(max(1, round(float(text.get("font-size", "10")))))
             width = QFontMetricsF(font).horizontalAdvance(text.text or "")
-            left = float(text.get("x", "0"))
+            x = float(text.get("x", "0"))
             base = float(text.get("y", "0"))
-            yield text.text or "", placing.mapRect(QRectF(left, base - 1, width, 1))
+            yield text.text or "", placing.mapRect(QRectF(x, base - 1, width, 1))
 
 
 def filled(image: QImage) -> bool:
@@ -75,10 +75,10 @@ def filled(image: QImage) -> bool:
     return bool((pixels[..., 3] == 255).all()) and all((e[:, :3] == card).all() for e in edges)
 
 
-def difference(one: QImage, other: QImage) -> float:
+def difference(first: QImage, second: QImage) -> float:
     """The share of pixels in which two pictures differ visibly."""
     arrays = []
-    for image in (one, other):
+    for image in (first, second):
         grey = image.convertToFormat(QImage.Format.Format_Grayscale8)
         rows = np.frombuffer(grey.constBits(), np.uint8).reshape(grey.height(), -1)
         arrays.append(rows[:, : grey.width()].astype(np.int16))
@@ -121,14 +121,18 @@ def pictures(plot: ThemedWidget, folder: Path, form: PictureFormat) -> None:
 
 def test_every_kind_of_plot_is_looked_at():
     kinds = [SpecPlot]
-    found = set()
+    drawn_kinds = set()
     while kinds:
         kind = kinds.pop()
-        below = [each for each in kind.__subclasses__() if each.__module__.startswith("ace_gui.")]
+        below = [
+            subclass
+            for subclass in kind.__subclasses__()
+            if subclass.__module__.startswith("ace_gui.")
+        ]
         kinds += below
         if not below:
-            found.add(kind)
-    assert found <= set(DRAWN)
+            drawn_kinds.add(kind)
+    assert drawn_kinds <= set(DRAWN)
 
 
 @every_plot

@@ -30,15 +30,15 @@ COLUMNS = (
 class Drawn(EnergiesPlot):
     """A plot with the columns above, which counts how often they are read."""
 
-    asked = 0
+    reads = 0
 
     def columns(self) -> tuple[FigureColumn, ...]:
-        self.asked += 1
+        self.reads += 1
         return COLUMNS
 
 
 @pytest.fixture
-def shown(qtbot) -> PlotWithTable:
+def plot_with_table(qtbot) -> PlotWithTable:
     widget = in_view(qtbot, PlotWithTable(Drawn()), width=500, height=300)
     widget.plot.show_energies("layer", dict.fromkeys(NAMES, 1.0), {})
     return widget
@@ -52,14 +52,14 @@ def test_numbers_sort_as_numbers_and_unknown_comes_last(qtbot):
     model = FiguresModel()
     QAbstractItemModelTester(model, QAbstractItemModelTester.FailureReportingMode.Fatal, model)
     model.set_columns(COLUMNS)
-    kept = QPersistentModelIndex(model.index(model.position(3), 1))
+    persistent = QPersistentModelIndex(model.index(model.position(3), 1))
     for order, expected in (
         (Qt.SortOrder.AscendingOrder, "cbda"),
         (Qt.SortOrder.DescendingOrder, "dbca"),
     ):
         model.sort(1, order)
         assert column(model, 0) == list(expected)
-        assert model.source_row(kept.row()) == 3
+        assert model.source_row(persistent.row()) == 3
     model.sort(0, Qt.SortOrder.AscendingOrder)
     assert column(model, 0) == sorted(NAMES)
     model.sort(-1)
@@ -77,68 +77,71 @@ def test_a_csv_file_keeps_every_digit(tmp_path):
         write_csv(COLUMNS, tmp_path / "no such folder" / "table.csv")
 
 
-def test_the_table_takes_the_plots_place_and_a_messages_not(shown, qtbot):
-    assert shown.table_button.isVisible()
-    shown.table_button.click()
-    assert shown.shows_table
-    assert shown.table.isVisible()
-    assert not shown.plot.isVisible()
-    assert column(shown.model, 0) == list(NAMES)
-    shown.plot.clear("Nothing here.")
-    qtbot.waitUntil(lambda: not shown.shows_table)
-    shown.plot.show_energies("layer", {"a": 1.0}, {})
-    qtbot.waitUntil(lambda: shown.shows_table)
-    shown.show_table(False)
-    assert shown.plot.isVisible()
+def test_the_table_takes_the_plots_place_and_a_messages_not(plot_with_table, qtbot):
+    assert plot_with_table.table_button.isVisible()
+    plot_with_table.table_button.click()
+    assert plot_with_table.shows_table
+    assert plot_with_table.table.isVisible()
+    assert not plot_with_table.plot.isVisible()
+    assert column(plot_with_table.model, 0) == list(NAMES)
+    plot_with_table.plot.clear("Nothing here.")
+    qtbot.waitUntil(lambda: not plot_with_table.shows_table)
+    plot_with_table.plot.show_energies("layer", {"a": 1.0}, {})
+    qtbot.waitUntil(lambda: plot_with_table.shows_table)
+    plot_with_table.show_table(False)
+    assert plot_with_table.plot.isVisible()
 
 
 def test_the_figures_are_read_only_for_a_table_that_is_shown(qtbot):
     widget = PlotWithTable(Drawn())
     qtbot.addWidget(widget)
     widget.plot.show_energies("layer", {"a": 1.0}, {})
-    assert not widget.plot.asked
+    assert not widget.plot.reads
     widget.show_table(True)
-    assert widget.plot.asked == 1
+    assert widget.plot.reads == 1
     with qtbot.waitSignal(widget.model.modelReset):
         for energy in range(2, 7):
             widget.plot.show_energies("layer", {"a": float(energy)}, {})
-    assert widget.plot.asked == 2
+    assert widget.plot.reads == 2
 
 
-def test_rows_are_chosen_and_marked_in_any_order(shown, qtbot):
+def test_rows_are_chosen_and_marked_in_any_order(plot_with_table, qtbot):
     chosen: list[int] = []
-    shown.row_chosen.connect(chosen.append)
-    shown.show_table(True)
-    shown.model.sort(0, Qt.SortOrder.AscendingOrder)
-    shown.select(2)
-    assert shown.table.currentIndex().data() == "c"
+    plot_with_table.row_chosen.connect(chosen.append)
+    plot_with_table.show_table(True)
+    plot_with_table.model.sort(0, Qt.SortOrder.AscendingOrder)
+    plot_with_table.select(2)
+    assert plot_with_table.table.currentIndex().data() == "c"
     assert not chosen
-    qtbot.keyClick(shown.table, Qt.Key.Key_Down)
+    qtbot.keyClick(plot_with_table.table, Qt.Key.Key_Down)
     assert chosen == [NAMES.index("d")]
-    shown.select(None)
-    assert not shown.table.selectionModel().hasSelection()
+    plot_with_table.select(None)
+    assert not plot_with_table.table.selectionModel().hasSelection()
 
 
-def test_the_table_is_copied_whole_or_as_selected(shown):
-    shown.show_table(True)
-    shown.copy()
+def test_the_table_is_copied_whole_or_as_selected(plot_with_table):
+    plot_with_table.show_table(True)
+    plot_with_table.copy()
     assert QGuiApplication.clipboard().text().splitlines()[1] == "b\t2.0\t10"
     flags = QItemSelectionModel.SelectionFlag
     for row in (0, 2):
-        index = shown.model.index(row, 0)
-        shown.table.selectionModel().select(index, flags.Select | flags.Rows)
-    shown.copy()
+        index = plot_with_table.model.index(row, 0)
+        plot_with_table.table.selectionModel().select(index, flags.Select | flags.Rows)
+    plot_with_table.copy()
     assert [line[0] for line in QGuiApplication.clipboard().text().splitlines()[1:]] == ["b", "c"]
 
 
-def test_columns_share_the_room_that_is_left(shown, qtbot):
-    shown.show_table(True)
+def test_columns_share_the_room_that_is_left(plot_with_table, qtbot):
+    plot_with_table.show_table(True)
     for width in (900, 1300):
-        shown.resize(width, 400)
+        plot_with_table.resize(width, 400)
         qtbot.waitUntil(
-            lambda: shown.table.horizontalHeader().length() == shown.table.viewport().width()
+            lambda: (
+                plot_with_table.table.horizontalHeader().length()
+                == plot_with_table.table.viewport().width()
+            )
         )
-        assert not shown.table.horizontalScrollBar().isVisible()
+        assert not plot_with_table.table.horizontalScrollBar().isVisible()
 
 
 @pytest.mark.usefixtures("qapp")

@@ -72,7 +72,7 @@ COLOURS = {name: f"expert {index}" for index, name in enumerate("abc")}
 pytestmark = pytest.mark.usefixtures("light")
 
 
-shown = partial(in_view, width=420, height=380)
+displayed = partial(in_view, width=420, height=380)
 
 
 @pytest.fixture
@@ -84,12 +84,12 @@ def plot(qtbot) -> GammaPlot:
 
 @pytest.fixture
 def spectra(qtbot) -> SpectrumPlot:
-    return shown(qtbot, SpectrumPlot())
+    return displayed(qtbot, SpectrumPlot())
 
 
 @pytest.fixture
 def energies(qtbot) -> EnergiesPlot:
-    return shown(qtbot, EnergiesPlot())
+    return displayed(qtbot, EnergiesPlot())
 
 
 def gammas(changes: dict[str, float]) -> np.ndarray:
@@ -213,12 +213,12 @@ def test_the_numbers_of_the_outermost_bars_are_not_cut(qtbot):
     groups = [ScoreGroup(title=f"task {n}", bars=(ScoreFigure(value=0.5),) * 3) for n in range(6)]
     bars.show_scores(groups, "ACE-Merging", "accuracy")
     qtbot.waitUntil(lambda: bool(texts(bars)))
-    whole = bars.canvas.getViewBox().sceneBoundingRect()
+    view_rect = bars.canvas.getViewBox().sceneBoundingRect()
     width = QFontMetricsF(face(Face.CAPTION)).horizontalAdvance(".500")
     for bar in bars.spec.bars:
         middle = bars.canvas.getViewBox().mapViewToScene(QPointF(bar.group + bar.offset, 0.5)).x()
-        assert whole.left() <= middle - width / 2
-        assert middle + width / 2 <= whole.right()
+        assert view_rect.left() <= middle - width / 2
+        assert middle + width / 2 <= view_rect.right()
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 2.5), (0, 3e-5), (0, 4e6)])
@@ -254,7 +254,7 @@ def test_a_message_takes_the_place_of_a_plot(qtbot, plot, spectra, energies):
         spectra.show_spectrum(spectrum(), COLOURS)
         energies.show_energies("layer", {"a": 0.0}, COLOURS)
 
-    assert shown(qtbot, GammaPlot()).message() == EMPTY
+    assert displayed(qtbot, GammaPlot()).message() == EMPTY
     energies.show_energies("layer", {}, {})
     assert energies.message()
     for widget in (plot, spectra, energies):
@@ -418,8 +418,8 @@ def test_the_values_of_all_curves_under_the_pointer_are_shown(qtbot, spectra):
     on = {c.label for c in spectra.curves() if spectra.legend.is_on(c.key)}
     assert names == on
     assert "b" not in names
-    (own,) = [line for line in said if line.startswith("c: ")]
-    assert own == f"c: {number_text(float(spectrum().experts['c'][4]), 3)}"
+    (line,) = [line for line in said if line.startswith("c: ")]
+    assert line == f"c: {number_text(float(spectrum().experts['c'][4]), 3)}"
     assert {item.opacity() for item in spectra.items.values()} != {1.0}
     QApplication.sendEvent(spectra.canvas, QEvent(QEvent.Type.Leave))
     assert {item.opacity() for item in spectra.items.values()} == {1.0}, "no curve stays faded"
@@ -435,14 +435,14 @@ def quantity_of(plot: Plot) -> QLabel:
 def test_a_picture_has_the_axiss_name_and_no_hint(qtbot, plot):
     for chosen in (None, NAMES[2]):
         plot.select(chosen)
-        shown = plot.caption.isVisible(), quantity_of(plot).isVisible()
+        visible = plot.caption.isVisible(), quantity_of(plot).isVisible()
         plot.show_as_picture(True)
         assert quantity_of(plot).isVisible()
         assert quantity_of(plot).text() == "γ"
         captions = [label for label in plot.findChildren(CaptionLabel) if label.isVisible()]
         assert any(label.full_text == plot.caption.full_text for label in captions) == bool(chosen)
         plot.show_as_picture(False)
-        assert (plot.caption.isVisible(), quantity_of(plot).isVisible()) == shown == (True, False)
+        assert (plot.caption.isVisible(), quantity_of(plot).isVisible()) == visible == (True, False)
 
 
 def places(plot: GammaPlot) -> list[QPointF]:
@@ -659,16 +659,16 @@ def test_busy_is_said_only_after_a_while(qtbot, spectra):
 
 
 def test_the_experts_are_drawn_while_their_merge_is_on_its_way(qtbot, spectra):
-    whole = spectrum()
+    layer = spectrum()
     spectra.set_busy(True)
-    spectra.show_experts(ExpertSpectra(name=whole.name, experts=whole.experts), COLOURS)
-    assert [c.key for c in spectra.curves()] == [f"expert {name}" for name in whole.experts]
-    assert len(spectra.columns()) == 1 + len(whole.experts)
+    spectra.show_experts(ExpertSpectra(name=layer.name, experts=layer.experts), COLOURS)
+    assert [c.key for c in spectra.curves()] == [f"expert {name}" for name in layer.experts]
+    assert len(spectra.columns()) == 1 + len(layer.experts)
     assert not spectra.busy.isVisible()
     qtbot.waitUntil(spectra.busy.isVisible, timeout=2000)
-    assert [e.label for e in spectra.legend.entries()] == ["merged", *whole.experts]
+    assert [e.label for e in spectra.legend.entries()] == ["merged", *layer.experts]
     spectra.canvas.getViewBox().setXRange(2, 9, padding=0)
-    spectra.show_spectrum(whole, COLOURS)
+    spectra.show_spectrum(layer, COLOURS)
     assert not spectra.busy.isVisible()
     assert [c.key for c in spectra.curves()][:2] == [AFTER, BEFORE]
     assert spectra.canvas.getViewBox().viewRange()[0] == pytest.approx([2, 9]), "still zoomed"
@@ -676,26 +676,26 @@ def test_the_experts_are_drawn_while_their_merge_is_on_its_way(qtbot, spectra):
 
 def test_a_merge_of_higher_rank_than_its_experts_is_drawn_to_its_own_end(spectra):
     low = {name: values[:4] for name, values in spectrum().experts.items()}
-    whole = spectrum(experts=low)
-    spectra.show_experts(ExpertSpectra(name=whole.name, experts=low), COLOURS)
+    layer = spectrum(experts=low)
+    spectra.show_experts(ExpertSpectra(name=layer.name, experts=low), COLOURS)
     view = spectra.canvas.getViewBox()
     assert view.viewRange()[0] == pytest.approx([1, 4])
-    spectra.show_spectrum(whole, COLOURS)
-    assert view.viewRange()[0] == pytest.approx([1, len(whole.merged)])
+    spectra.show_spectrum(layer, COLOURS)
+    assert view.viewRange()[0] == pytest.approx([1, len(layer.merged)])
 
 
 def test_a_merge_stays_drawn_until_another_of_the_same_experts_is_there(spectra):
-    whole = spectrum()
-    copies = {name: values.copy() for name, values in whole.experts.items()}
-    spectra.show_spectrum(whole, COLOURS)
-    spectra.show_experts(ExpertSpectra(name=whole.name, experts=copies), COLOURS)
+    layer = spectrum()
+    copies = {name: values.copy() for name, values in layer.experts.items()}
+    spectra.show_spectrum(layer, COLOURS)
+    spectra.show_experts(ExpertSpectra(name=layer.name, experts=copies), COLOURS)
     assert spectra.curves()[0].key == AFTER
-    for others in ({"c": copies["c"]}, {name: 2 * values for name, values in copies.items()}):
-        spectra.show_spectrum(whole, COLOURS)
-        spectra.show_experts(ExpertSpectra(name=whole.name, experts=others), COLOURS)
+    for experts in ({"c": copies["c"]}, {name: 2 * values for name, values in copies.items()}):
+        spectra.show_spectrum(layer, COLOURS)
+        spectra.show_experts(ExpertSpectra(name=layer.name, experts=experts), COLOURS)
         assert spectra.curves()[0].key.startswith("expert ")
-    spectra.show_spectrum(whole, COLOURS)
-    spectra.show_experts(ExpertSpectra(name=whole.name, experts=copies), COLOURS, awaited=False)
+    spectra.show_spectrum(layer, COLOURS)
+    spectra.show_experts(ExpertSpectra(name=layer.name, experts=copies), COLOURS, awaited=False)
     assert spectra.curves()[0].key.startswith("expert "), "no merge is on its way"
 
 
@@ -767,10 +767,10 @@ def painted(qtbot, item: pg.ScatterPlotItem) -> QImage:
 
 
 def test_points_look_as_those_of_pyqtgraph_and_are_made_anew_for_another_look(qtbot):
-    found = painted(qtbot, Points())
-    wanted = painted(qtbot, pg.ScatterPlotItem())
-    assert found == wanted
-    colours = {found.pixelColor(x, y).name() for x in range(200) for y in range(120)}
+    picture = painted(qtbot, Points())
+    reference = painted(qtbot, pg.ScatterPlotItem())
+    assert picture == reference
+    colours = {picture.pixelColor(x, y).name() for x in range(200) for y in range(120)}
     assert {"#00aa00", "#aa0000"} <= colours
     assert "#0000aa" not in colours
     points = Points()
@@ -779,7 +779,7 @@ def test_points_look_as_those_of_pyqtgraph_and_are_made_anew_for_another_look(qt
     before = points.data
     points.setData(x=[2, 3], y=[4, 5], **look)
     assert points.data is before
-    assert [list(each) for each in points.getData()] == [[2, 3], [4, 5]]
+    assert [list(axis) for axis in points.getData()] == [[2, 3], [4, 5]]
     for changed in ({"x": [2], "y": [4], **look}, {"x": [2], "y": [4], **look, "size": 5}):
         points.setData(**changed)
         assert points.data is not before
@@ -942,9 +942,9 @@ def test_names_of_points_are_whole_after_a_change_of_the_width(qtbot):
     in_view(qtbot, plot, width=330, height=300)
     view = plot.canvas.getViewBox()
 
-    def whole() -> bool:
-        names = [each for each in items_of(plot, pg.TextItem) if each.isVisible()]
+    def are_whole() -> bool:
+        names = [text_item for text_item in items_of(plot, pg.TextItem) if text_item.isVisible()]
         boxes = [name.mapRectToScene(name.boundingRect()) for name in names]
         return bool(boxes) and all(map(view.sceneBoundingRect().contains, boxes))
 
-    qtbot.waitUntil(whole)
+    qtbot.waitUntil(are_whole)

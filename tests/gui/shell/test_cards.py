@@ -61,19 +61,19 @@ def test_another_start_finds_panels_where_they_were(loaded, cards, again):
     loaded.workspace.left.fold(True)
     loaded.close()
     assert not cards._detached, "no window stays behind"
-    other = again.workspace
-    again._pages.setCurrentWidget(other)
+    workspace = again.workspace
+    again._pages.setCurrentWidget(workspace)
     again.show()
-    window = other.heterogeneity.window()
+    window = workspace.heterogeneity.window()
     assert window is not again
     assert window.size().toTuple() == (640, 320)
-    assert other.inspector.isVisible()
-    assert not other.layers.isVisible()
-    assert other.left.is_folded
+    assert workspace.inspector.isVisible()
+    assert not workspace.layers.isVisible()
+    assert workspace.left.is_folded
     again.workspace.reset_layout()
-    assert other.heterogeneity.window() is again
-    assert other.layers.isVisible()
-    assert not other.left.is_folded
+    assert workspace.heterogeneity.window() is again
+    assert workspace.layers.isVisible()
+    assert not workspace.left.is_folded
 
 
 @pytest.fixture

@@ -37,8 +37,8 @@ def _scores_of(merge: str) -> list[TaskScore]:
     return [
         task_score("base", "cola", 0.25),
         task_score("base", "sst2", 0.25),
-        task_score("cola", "cola", 1.0, own=True),
-        task_score("sst2", "sst2", 1.0, own=True),
+        task_score("cola", "cola", 1.0, on_own_task=True),
+        task_score("sst2", "sst2", 1.0, on_own_task=True),
         task_score(merge, "cola", 0.5, normalised=0.5),
         task_score(merge, "sst2", 1.0, normalised=1.0),
     ]
@@ -73,8 +73,8 @@ def test_merge_the_sample_does_all_that_a_person_would(window, worker, qtbot):
     worker.say(JobDone(), job=comparing)
 
     evaluating = worker.newest(EvaluateJob)
-    asked = worker.jobs[evaluating]
-    assert set(asked.stores) == {store, *(variant.store for variant in variants)}
+    job = worker.jobs[evaluating]
+    assert set(job.stores) == {store, *(variant.store for variant in variants)}
     scores = _scores_of(str(store))
     worker.say(*scores, Evaluated(scores=tuple(scores)), JobDone(), job=evaluating)
     assert window.workspace.scores.tabs.current is page
@@ -101,8 +101,8 @@ def test_a_sample_that_was_merged_before_is_compared_at_once(window, worker, tmp
     run = MergeRun(recipe=made, parameters=parameters, store=store, finished=finished_merge(store))
     session.results.start_merge(run)  # kept by an earlier window
     worker.say(*analysed(GAMMAS))
-    assert worker.asked(CompareJob)
-    assert not worker.asked(MergeJob)
+    assert worker.jobs_of(CompareJob)
+    assert not worker.jobs_of(MergeJob)
 
 
 def test_models_opened_in_its_place_are_not_merged(window, worker, qtbot):

@@ -48,8 +48,8 @@ from tests.helpers.windows import in_view, items_of
 def test_a_selected_row_keeps_the_colours_of_its_icons(qapp):
     pixmap = QPixmap(8, 8)
     pixmap.fill("#1c7abb")
-    shown = QIcon(pixmap).pixmap(QSize(8, 8), 1.0, QIcon.Mode.Selected)
-    assert shown.toImage().pixelColor(4, 4).name() == "#1c7abb"
+    selected = QIcon(pixmap).pixmap(QSize(8, 8), 1.0, QIcon.Mode.Selected)
+    assert selected.toImage().pixelColor(4, 4).name() == "#1c7abb"
 
 
 def test_a_weights_arrows_stand_beside_the_value(loaded):
@@ -81,8 +81,8 @@ def test_sorting_and_another_model_begin_at_the_top(loaded):
     bar.setValue(bar.maximum())
     session = loaded.session
     rows = tuple(replace(row, name=f"other.{row.name}") for row in session.draft.plan.rows)
-    other = replace(session.draft.plan, rows=rows)
-    session.adopt(session.draft.planned, other)
+    resorted = replace(session.draft.plan, rows=rows)
+    session.adopt(session.draft.planned, resorted)
     assert bar.value() == 0
 
 
@@ -127,9 +127,9 @@ def test_a_name_without_room_keeps_its_blocks_number(loaded, monkeypatch):
     written: list[tuple[str, float]] = []
     write = layer_cells.write
 
-    def note(painter, index, text, *rest, **more):
+    def note(painter, index, text, *arguments, **more):
         written.append((text, index.width()))
-        return write(painter, index, text, *rest, **more)
+        return write(painter, index, text, *arguments, **more)
 
     monkeypatch.setattr(layer_cells, "write", note)
     table = loaded.workspace.layers.table
@@ -146,15 +146,15 @@ def test_a_name_without_room_keeps_its_blocks_number(loaded, monkeypatch):
 @pytest.fixture
 def rooms(monkeypatch) -> dict[str, float]:
     """The room that each text of a cell leaves, in px; it is cut where that is negative."""
-    found: dict[str, float] = {}
+    widths: dict[str, float] = {}
     write = layer_cells.write
 
-    def note(painter, rect, text, font, *rest, **more):
-        found[text] = rect.width() - QFontMetricsF(font).horizontalAdvance(text)
-        return write(painter, rect, text, font, *rest, **more)
+    def note(painter, rect, text, font, *arguments, **more):
+        widths[text] = rect.width() - QFontMetricsF(font).horizontalAdvance(text)
+        return write(painter, rect, text, font, *arguments, **more)
 
     monkeypatch.setattr(layer_cells, "write", note)
-    return found
+    return widths
 
 
 def test_a_gamma_is_not_cut_where_its_bar_has_room(loaded, rooms):
@@ -390,13 +390,13 @@ def test_one_dialog_takes_folders_and_files(qtbot, tmp_path, names):
 
 
 def test_the_first_page_counts_the_seconds_while_something_is_opened(window, worker, qtbot):
-    usual = window.welcome.subtitle.text()
+    subtitle = window.welcome.subtitle.text()
     window.opener.open_paths([Sample.IMAGES.recipe])
     first = window.welcome.subtitle.text()
     assert "Starting the engine" in first
-    qtbot.waitUntil(lambda: window.welcome.subtitle.text() not in (first, usual), timeout=3000)
+    qtbot.waitUntil(lambda: window.welcome.subtitle.text() not in (first, subtitle), timeout=3000)
     worker.say(JobCancelled())
-    assert window.welcome.subtitle.text() == usual
+    assert window.welcome.subtitle.text() == subtitle
 
 
 def test_escape_ends_the_tutorial_and_brings_all_panels_back(loaded, qtbot):

@@ -49,7 +49,7 @@ COMMANDS = [
     ],
 )
 def test_words_find_commands(typed, titles):
-    assert [each.title for each in matching(COMMANDS, typed)] == titles
+    assert [command.title for command in matching(COMMANDS, typed)] == titles
 
 
 def actions_of(window: MainWindow) -> list[QAction]:
@@ -210,7 +210,7 @@ def test_a_report_has_the_log_without_names(loaded):
 
 
 @pytest.mark.parametrize(
-    ("said", "left"),
+    ("said", "expected"),
     [
         ("The base of /models/base/config.json", "The <the base> of <the base>/config.json"),
         ("colab and cola", "colab and <expert 1>"),
@@ -219,9 +219,9 @@ def test_a_report_has_the_log_without_names(loaded):
         ("18:20:05 “/a/b” is empty", "18:20:05 “<path>” is empty"),
     ],
 )
-def test_names_and_paths_are_replaced(session, said, left):
+def test_names_and_paths_are_replaced(session, said, expected):
     adopt_two(session)
-    assert without_names(said, session) == left
+    assert without_names(said, session) == expected
 
 
 def test_no_model_is_no_name_to_replace(session):

@@ -166,7 +166,9 @@ def test_a_merge_locks_the_models_and_unlocks_the_export(loaded, worker):
 
 
 def test_opening_and_merging_frame_no_row_of_a_table(window, worker):
-    next(each for each in window.welcome.findChildren(QPushButton) if each.isVisible()).setFocus()
+    next(
+        button for button in window.welcome.findChildren(QPushButton) if button.isVisible()
+    ).setFocus()
     window.session.adopt(TWO, plan(recipe(COLA, SST2)))
     assert window.workspace.isVisible()
     window.session.activity.begin(ActivityState.MERGING)  # disables what might have the focus
@@ -269,14 +271,14 @@ def test_models_of_one_name_are_told_apart_by_their_folders(window, worker, tmp_
 
 
 def test_several_models_at_once_raise_the_question_of_the_base(window, worker, tmp_path):
-    one = tmp_path / "a"
-    other = tmp_path / "b"
+    first = tmp_path / "a"
+    second = tmp_path / "b"
     broken = tmp_path / "broken"
-    drop(window, one, other, broken)
-    assert worker.jobs[1] == ScanJob(paths=(one, other, broken))
+    drop(window, first, second, broken)
+    assert worker.jobs[1] == ScanJob(paths=(first, second, broken))
     models = (
-        FoundModel(path=one, architecture="Toy", bytes=5),
-        FoundModel(path=other, architecture="Toy", bytes=5),
+        FoundModel(path=first, architecture="Toy", bytes=5),
+        FoundModel(path=second, architecture="Toy", bytes=5),
         FoundModel(path=broken, problem="File is empty."),
     )
     alike = (frozenset({0, 1}), frozenset({0, 1}), frozenset())
@@ -286,9 +288,9 @@ def test_several_models_at_once_raise_the_question_of_the_base(window, worker, t
     assert not dialog.take.isEnabled()
     base = next(b for b in dialog.bases.buttons() if b.accessibleName() == "b is the base model")
     base.click()
-    assert dialog.experts() == [one]
+    assert dialog.experts() == [first]
     dialog.take.click()
-    assert worker.jobs[2] == LoadRecipeJob(paths=(other, one))
+    assert worker.jobs[2] == LoadRecipeJob(paths=(second, first))
 
 
 def test_a_folder_of_models_is_looked_into(loaded, worker, tmp_path):
@@ -383,11 +385,11 @@ def test_a_project_without_a_file_gets_one_when_it_is_left(loaded, worker):
     recipe = loaded.session.draft.inputs.recipe()
     name = loaded.project.name
     loaded.actions_.close_models.trigger()
-    (kept,) = Settings().recent
+    (project,) = Settings().recent
     assert loaded.menus.recent.actions()[0].text() == name
-    assert load_recipe(kept) == recipe
+    assert load_recipe(project) == recipe
     loaded.actions_.reopen.trigger()
-    assert worker.jobs[worker.newest(LoadRecipeJob)].paths == (kept,)
+    assert worker.jobs[worker.newest(LoadRecipeJob)].paths == (project,)
 
 
 def test_the_recipe_can_be_saved_and_read_again(loaded, tmp_path):

@@ -47,9 +47,9 @@ def test_the_device_menu_says_why_there_is_no_gpu(qtbot, devices):
     why = devices.actions()[-1]
     assert why.text() == "&Why no GPU?"
     assert "too old" in why.toolTip()
-    with qtbot.waitSignal(devices.explained) as asked:
+    with qtbot.waitSignal(devices.explained) as signal:
         why.trigger()
-    assert asked.args == ["The driver is too old. Update it."]
+    assert signal.args == ["The driver is too old. Update it."]
     devices.offer((CPU, GPU), "auto", ("The other is too old.",))
     assert titles(devices)[-1] == "&Why not every GPU?"
     devices.offer((CPU, GPU), "auto")
@@ -62,15 +62,18 @@ def test_workers_of_a_cluster(empty, devices):
     devices.chosen.connect(session.choose_device)
     devices.offer((CPU,), session.chosen_device, threads=4)
     clusters = devices.actions()[-1].menu()
-    here, own, other = clusters.actions()
+    here, running, prompted = clusters.actions()
     assert here.text() == "4 workers on this machine"
-    assert all("closed network" in each.toolTip().replace("\n", " ") for each in (here, own, other))
+    assert all(
+        "closed network" in action.toolTip().replace("\n", " ")
+        for action in (here, running, prompted)
+    )
     here.trigger()
     assert (session.cluster, session.device) == ("local:4", "auto")
-    own.trigger()
+    running.trigger()
     assert session.cluster == "auto"
     # Another one is asked for, and stands in the menu from then on.
-    other.trigger()
+    prompted.trigger()
     dialog = empty.findChild(QInputDialog)
     assert dialog is not None
     assert "closed" in dialog.labelText()

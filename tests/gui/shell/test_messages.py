@@ -55,7 +55,7 @@ def test_a_model_that_writes_is_asked_next(opened, worker):
     worker.say(PlanReady(plan=writer), JobDone(), job=worker.newest(PlanJob))
     store = merge(opened, worker)
     assert opened.header.workspaces.current == Space.TRY
-    (ready,) = worker.asked(MakeReadyJob)
+    (ready,) = worker.jobs_of(MakeReadyJob)
     assert ready.stores == (store,), "loaded as soon as the merge has ended"
 
 
@@ -82,11 +82,11 @@ def test_a_question_stands_below_the_button_that_asked_it(loaded):
     notice = loaded.notice
     button = area_of(loaded.header.primary.main)
     notice.ask(Level.WARNING, "Two warnings.", "", {"Merge anyway": lambda: None})
-    asked = area_of(notice)
-    assert asked.top() >= button.bottom()
-    assert asked.top() - button.bottom() < 60
-    assert not asked.intersects(area_of(loaded.workspace.inspector))
-    assert asked.right() > loaded.width() // 2
+    area = area_of(notice)
+    assert area.top() >= button.bottom()
+    assert area.top() - button.bottom() < 60
+    assert not area.intersects(area_of(loaded.workspace.inspector))
+    assert area.right() > loaded.width() // 2
     notice.show_message(Level.INFO, "News.")
     assert area_of(notice).bottom() > 700
     assert area_of(notice).left() < 20

@@ -32,9 +32,9 @@ def test_a_name_is_kept_with_the_project(loaded):
     assert loaded.project.name == field.text() == "my merge"
     assert "my merge" in loaded.windowTitle()
     loaded.conductor.close()
-    (kept,) = loaded.settings.recent
-    assert kept.name == "my merge.ace.yaml"
-    assert kept.is_file()
+    (project,) = loaded.settings.recent
+    assert project.name == "my merge.ace.yaml"
+    assert project.is_file()
 
 
 def test_escape_and_an_empty_name_change_nothing(loaded):
@@ -51,12 +51,12 @@ def test_a_kept_project_moves_and_others_stay(loaded):
     folder = sessions_folder()
     folder.mkdir(parents=True)
     first = folder / "one.ace.yaml"
-    other = folder / "two.ace.yaml"
+    second = folder / "two.ace.yaml"
     first.write_text("first")
-    other.write_text("other")
+    second.write_text("other")
     moved = move_project(first, "two")
     assert moved == folder / "two 2.ace.yaml"
-    assert (moved.read_text(), other.read_text()) == ("first", "other")
+    assert (moved.read_text(), second.read_text()) == ("first", "other")
     assert move_project(moved, "two 2") == moved
     loaded.settings.remember(moved)
     loaded.project.file = moved
@@ -129,5 +129,5 @@ def test_notes_survive_a_crash(loaded):
     loaded.sessions.write()
     loaded.sessions._background.waitForDone()
     loaded.sessions._lock.unlock()
-    (kept,) = Sessions(loaded.session).recover()
-    assert read_notes(kept) == "not lost"
+    (project,) = Sessions(loaded.session).recover()
+    assert read_notes(project) == "not lost"

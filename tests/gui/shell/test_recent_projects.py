@@ -43,7 +43,7 @@ HOSTILE = (
 DAY = 86_400
 
 
-def known(path: Path, **values: object) -> RecentProject:
+def recent_project(path: Path, **values: object) -> RecentProject:
     fields = {
         "architecture": "BertForSequenceClassification",
         "method": "ACE-Merging",
@@ -84,7 +84,7 @@ def test_a_project_is_noted_as_it_was_when_it_was_left(loaded, tmp_path):
     ],
 )
 def test_a_row_says_what_is_in_it_and_how_far_it_came(values, end):
-    project = known(Path("/a/glue.ace.yaml"), **values)
+    project = recent_project(Path("/a/glue.ace.yaml"), **values)
     assert summary_of(project) == f"Bert · 2 experts · ACE-Merging · {end}"
 
 
@@ -97,7 +97,7 @@ def test_the_recommended_merge_is_noted_by_its_name(loaded, tmp_path):
 def test_a_row_of_usual_width_shows_all_of_a_name_and_a_summary(qtbot, tmp_path):
     path = tmp_path / "handwritten-digits-on-vit-small.ace.yaml"
     path.touch()
-    row = RecentRow(known(path, method="ACE, recommended", bytes=10**9), first=True)
+    row = RecentRow(recent_project(path, method="ACE, recommended", bytes=10**9), first=True)
     qtbot.addWidget(row)
     row.resize(401, row.sizeHint().height())  # in a window of 1280 pixels
     row.show()
@@ -112,9 +112,9 @@ def test_where_nothing_was_noted_the_folder_is_named():
 def test_the_last_use_is_told_by_the_day():
     project = Path("/a/glue.yaml")
     now = time.time()
-    assert last_use(known(project, left=now)).startswith("today ")
-    assert last_use(known(project, left=now - DAY)).startswith("yesterday ")
-    assert last_use(known(project, left=now - 800 * DAY)).endswith(
+    assert last_use(recent_project(project, left=now)).startswith("today ")
+    assert last_use(recent_project(project, left=now - DAY)).startswith("yesterday ")
+    assert last_use(recent_project(project, left=now - 800 * DAY)).endswith(
         time.strftime("%Y", time.localtime(now - 800 * DAY))
     )
     assert last_use(RecentProject(path=project)) == ""  # there is no such file
@@ -176,25 +176,25 @@ def test_a_recipe_that_is_gone_can_be_located(opened, worker, qtbot, tmp_path):
 @pytest.fixture
 def crashed(own_settings: None) -> Path:
     """What a window left that did not end well."""
-    left = sessions_folder() / f"{'f00d' * 8}.running.ace.yaml"
-    left.parent.mkdir(parents=True, exist_ok=True)
-    left.write_text("x", encoding="utf-8")
-    return left
+    leftover = sessions_folder() / f"{'f00d' * 8}.running.ace.yaml"
+    leftover.parent.mkdir(parents=True, exist_ok=True)
+    leftover.write_text("x", encoding="utf-8")
+    return leftover
 
 
 def test_a_crash_is_told_once_and_its_project_stays_among_the_recent_ones(
     crashed, window, tmp_path
 ):
     assert not window.notice.isHidden()
-    (kept,) = Settings().recent
-    assert kept.name.startswith("project, recovered 20")
+    (project,) = Settings().recent
+    assert project.name.startswith("project, recovered 20")
     window.close_unasked()
     for _ in range(3):
         later = MainWindow(FakeWorker(), Settings(), MergeStores(tmp_path / "later"))
         later.show()
         assert later.notice.isHidden()
         assert later.actions_.reopen.isEnabled()
-        assert Settings().recent == (kept,)
+        assert Settings().recent == (project,)
         later.close_unasked()
         later.deleteLater()
 
@@ -218,11 +218,11 @@ def test_the_pictures_are_those_of_the_held_out_data(qtbot):
         for index, task in enumerate(tasks):
             image = held_out[f"{task}_images"][0]
             side = len(image)
-            shown = [
+            pixels = [
                 [strip.pixelColor(index * side + x, y).red() for x in range(side)]
                 for y in range(side)
             ]
-            assert shown == image.tolist(), task
+            assert pixels == image.tolist(), task
 
 
 def test_the_intervals_of_the_two_ace_merges_overlap_as_the_card_says():

@@ -37,7 +37,7 @@ def reopen(window: MainWindow, worker: FakeWorker, file: Path) -> None:
 
 
 def dialog_of(window: MainWindow) -> QFileDialog | None:
-    return next((each for each in window.findChildren(QFileDialog) if each.isVisible()), None)
+    return next((dialog for dialog in window.findChildren(QFileDialog) if dialog.isVisible()), None)
 
 
 def close_models(window: MainWindow, answer: QMessageBox.StandardButton | None = None) -> None:

@@ -23,7 +23,9 @@ from tests.helpers.windows import in_view
 
 
 def ring_of(window: QWidget) -> QWidget:
-    (ring,) = [each for each in window.findChildren(QWidget) if each.property("kind") == "ring"]
+    (ring,) = [
+        widget for widget in window.findChildren(QWidget) if widget.property("kind") == "ring"
+    ]
     return ring
 
 

@@ -24,9 +24,9 @@ def test_an_expert_keeps_its_colour_when_another_leaves():
 
 def test_only_touched_parameters_enter_the_recipe_and_each_method_keeps_its_own():
     inputs = Inputs(base=BASE, method="ace").with_parameter("tau", 0.5)
-    other = Inputs(base=BASE, method="linear", parameters=inputs.parameters)
+    linear = Inputs(base=BASE, method="linear", parameters=inputs.parameters)
     assert inputs.recipe().parameters == {"tau": 0.5}
-    assert other.recipe().parameters == {}
+    assert linear.recipe().parameters == {}
     assert inputs.with_parameter("tau", None).recipe().parameters == {}
 
 

@@ -18,13 +18,13 @@ def row(name: str, block: int | None = None, role: str = "query+key+value") -> P
     )
 
 
-def parts(whole: PlanRow, labels: list[str]) -> list[PlanRow]:
+def parts(row: PlanRow, labels: list[str]) -> list[PlanRow]:
     return [
         replace(
-            whole,
-            name=f"{whole.name}[{label}]",
+            row,
+            name=f"{row.name}[{label}]",
             part=MatrixPart(
-                tensor=whole.name,
+                tensor=row.name,
                 tensor_shape=(2 * len(labels), 2),
                 start=4 * index,
                 stop=4 * index + 4,
@@ -62,10 +62,10 @@ def test_a_block_is_listed_in_the_order_of_computation():
     for name, role in roles.items():
         block.append(row(f"layer.3.{name}.weight", 3, role))
         block.append(row(f"layer.3.{name}.bias", 3, "norm" if role == "norm" else "bias"))
-    named = [each.name.removeprefix("layer.3.").rpartition(".")[0] for each in block[::2]]
-    listed = [each.name for each in model_order(sorted(block, key=lambda each: each.name))]
-    shown = [name.removeprefix("layer.3.").rpartition(".")[0] for name in listed]
-    assert list(dict.fromkeys(shown)) == named
+    named = [row.name.removeprefix("layer.3.").rpartition(".")[0] for row in block[::2]]
+    listed = [row.name for row in model_order(sorted(block, key=lambda row: row.name))]
+    order = [name.removeprefix("layer.3.").rpartition(".")[0] for name in listed]
+    assert list(dict.fromkeys(order)) == named
     assert listed[2:4] == ["layer.3.attention.query.weight", "layer.3.attention.query.bias"]
 
 

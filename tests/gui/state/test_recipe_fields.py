@@ -44,7 +44,7 @@ BY_NAME: dict[str, Any] = {
 """Where not any value of the type will do."""
 
 
-def usual() -> Recipe:
+def plain_recipe() -> Recipe:
     entries = (ModelEntry(model=Path("/models/a")), ModelEntry(model=Path("/models/b")))
     return Recipe(base_model=Path("/models/base"), models=entries)
 
@@ -55,15 +55,15 @@ def another(kind: Any, value: Any) -> Any:
     if get_origin(kind) in {Union, UnionType}:
         return another(inner[0], value)
     if get_origin(kind) is Literal:
-        return next(each for each in inner if each != value)
+        return next(candidate for candidate in inner if candidate != value)
     if get_origin(kind) is tuple:
-        return tuple(another(each, None) for each in inner if each is not Ellipsis)
+        return tuple(another(part, None) for part in inner if part is not Ellipsis)
     if get_origin(kind) is Mapping:
         return {"x": another(inner[1], None)}
     if is_dataclass(kind):
-        return kind(**{field.name: other(kind, field) for field in fields(kind)})
+        return kind(**{field.name: other_value(kind, field) for field in fields(kind)})
     if issubclass(kind, StrEnum):
-        return next(each for each in kind if each != value)
+        return next(member for member in kind if member != value)
     if kind is Path:
         return Path("/models/another")
     if kind is str:
@@ -71,11 +71,11 @@ def another(kind: Any, value: Any) -> Any:
     return not value if kind is bool else kind(value or 0) + kind(1)
 
 
-def other(kind: Any, each: Field[Any]) -> Any:
+def other_value(kind: Any, field: Field[Any]) -> Any:
     """A value of the field that is not its default."""
-    if each.name in BY_NAME:
-        return BY_NAME[each.name]
-    return another(get_type_hints(kind)[each.name], each.default)
+    if field.name in BY_NAME:
+        return BY_NAME[field.name]
+    return another(get_type_hints(kind)[field.name], field.default)
 
 
 def of(kind: type) -> list[Any]:
@@ -83,73 +83,75 @@ def of(kind: type) -> list[Any]:
     return [pytest.param(field, id=field.name) for field in fields(kind) if field.compare]
 
 
-def changed(each: Field[Any]) -> Recipe:
-    """The usual recipe with another value of one field."""
-    return replace(usual(), **{each.name: other(Recipe, each)})
+def changed(field: Field[Any]) -> Recipe:
+    """The plain recipe with another value of one field."""
+    return replace(plain_recipe(), **{field.name: other_value(Recipe, field)})
 
 
-@pytest.mark.parametrize("each", of(Recipe))
-def test_a_file_says_it_and_nothing_of_the_others(each, tmp_path):
-    recipe = changed(each)
+@pytest.mark.parametrize("field", of(Recipe))
+def test_a_file_says_it_and_nothing_of_the_others(field, tmp_path):
+    recipe = changed(field)
     file = tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe, tmp_path))
-    assert load_recipe(file) == recipe != usual()
+    assert load_recipe(file) == recipe != plain_recipe()
     always = {"schema", *(f.name for f in fields(Recipe) if traits_of(f).always)}
-    assert yaml.safe_load(file.read_text()).keys() == {*always, "base_model", "models", each.name}
+    assert yaml.safe_load(file.read_text()).keys() == {*always, "base_model", "models", field.name}
 
 
-@pytest.mark.parametrize("each", of(ModelEntry))
-def test_a_file_says_it_of_an_expert(each, tmp_path):
-    entry = replace(usual().models[0], **{each.name: other(ModelEntry, each)})
-    recipe = replace(usual(), models=(entry,))
+@pytest.mark.parametrize("field", of(ModelEntry))
+def test_a_file_says_it_of_an_expert(field, tmp_path):
+    entry = replace(plain_recipe().models[0], **{field.name: other_value(ModelEntry, field)})
+    recipe = replace(plain_recipe(), models=(entry,))
     file = tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe, tmp_path))
     assert load_recipe(file) == recipe
     assert Inputs.from_recipe(recipe).recipe() == recipe
 
 
-@pytest.mark.parametrize("each", of(Override))
-def test_a_file_says_it_of_a_rule(each, tmp_path):
+@pytest.mark.parametrize("field", of(Override))
+def test_a_file_says_it_of_a_rule(field, tmp_path):
     rule = replace(
-        Override(role="key", disposition="average"), **{each.name: other(Override, each)}
+        Override(role="key", disposition="average"), **{field.name: other_value(Override, field)}
     )
-    recipe = replace(usual(), overrides=(rule,))
+    recipe = replace(plain_recipe(), overrides=(rule,))
     file = tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe, tmp_path))
     assert load_recipe(file) == recipe
 
 
-@pytest.mark.parametrize("each", of(Recipe))
-def test_the_window_keeps_it_and_shows_a_merge_of_another_value_as_outdated(each):
+@pytest.mark.parametrize("field", of(Recipe))
+def test_the_window_keeps_it_and_shows_a_merge_of_another_value_as_outdated(field):
     session = Session()
-    recipe = changed(each)
-    session.draft.keep(Inputs.from_recipe(usual()))
+    recipe = changed(field)
+    session.draft.keep(Inputs.from_recipe(plain_recipe()))
     run = MergeRun(
-        recipe=usual(), parameters=session.draft.resolved_parameters(), store=Path("/cache/store")
+        recipe=plain_recipe(),
+        parameters=session.draft.resolved_parameters(),
+        store=Path("/cache/store"),
     )
     session.results.start_merge(run)
     assert session.merge_is_current
     session.draft.keep(Inputs.from_recipe(recipe))
     assert session.draft.inputs.recipe() == recipe
     assert not session.merge_is_current
-    session.draft.keep(Inputs.from_recipe(usual()))
+    session.draft.keep(Inputs.from_recipe(plain_recipe()))
     assert session.merge_is_current
 
 
-@pytest.mark.parametrize("each", of(Choices))
-def test_statistics_are_forgotten_where_it_changes_the_task_vectors(each):
-    assert (changed(each).of_task_vectors() != usual().of_task_vectors()) == (
-        traits_of(each).task_vectors
+@pytest.mark.parametrize("field", of(Choices))
+def test_statistics_are_forgotten_where_it_changes_the_task_vectors(field):
+    assert (changed(field).of_task_vectors() != plain_recipe().of_task_vectors()) == (
+        traits_of(field).task_vectors
     )
 
 
-@pytest.mark.parametrize("each", of(Recipe))
-def test_an_unfinished_merge_of_another_value_is_not_resumed(each):
-    now = manifest(changed(each))
-    before = manifest(usual())
+@pytest.mark.parametrize("field", of(Recipe))
+def test_an_unfinished_merge_of_another_value_is_not_resumed(field):
+    now = manifest(changed(field))
+    before = manifest(plain_recipe())
     on_disk = TypeAdapter(Manifest)
     differences = on_disk.validate_json(on_disk.dump_json(before)).differences(now)
-    changes_nothing = each.name == "check"  # it only tries the merge
+    changes_nothing = field.name == "check"  # it only tries the merge
     assert differences == ([] if changes_nothing else ["recipe"])
     assert on_disk.validate_json(on_disk.dump_json(now)).differences(now) == []
 
@@ -161,11 +163,11 @@ def manifest(recipe: Recipe) -> Manifest:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("each", of(Choices))
-def test_mergekit_is_told_it_or_it_is_refused(each, tmp_path):
-    if each.name in _EXPRESSED:
+@pytest.mark.parametrize("field", of(Choices))
+def test_mergekit_is_told_it_or_it_is_refused(field, tmp_path):
+    if field.name in _EXPRESSED:
         return
-    recipe = replace(changed(each), merge_method="linear")
+    recipe = replace(changed(field), merge_method="linear")
     with pytest.raises(RecipeError, match=r"mergekit"):
         dump_mergekit(recipe, {"normalize": True, "base_weight": 0.0}, tmp_path)
 
@@ -176,7 +178,7 @@ def test_answers_are_remembered_apart_for_each_value_that_rows_do_not_tell(tmp_p
     row = row_named(prepared, "layer.0.attention.self.query.weight")
     keys = set()
     apart = [field for field in fields(Choices) if field.name not in _IN_ROWS]
-    changes = [{}, *({each.name: other(Recipe, each)} for each in apart)]
+    changes = [{}, *({field.name: other_value(Recipe, field)} for field in apart)]
     for change in changes:
         recipe = replace(prepared.plan.recipe, **change)
         of_this = replace(prepared, plan=replace(prepared.plan, recipe=recipe))
@@ -187,8 +189,8 @@ def test_answers_are_remembered_apart_for_each_value_that_rows_do_not_tell(tmp_p
     assert len(keys) == len(changes) >= 2
 
 
-@pytest.mark.parametrize("each", fields(Choices), ids=lambda each: each.name)
-def test_what_is_known_of_task_vectors_can_be_found_whatever_is_chosen(each):
-    recipe = replace(usual(), **{each.name: other(Choices, each)})
+@pytest.mark.parametrize("field", fields(Choices), ids=lambda field: field.name)
+def test_what_is_known_of_task_vectors_can_be_found_whatever_is_chosen(field):
+    recipe = replace(plain_recipe(), **{field.name: other_value(Choices, field)})
     key = Inputs.from_recipe(recipe).task_vectors
-    assert {key: each.name}[Inputs.from_recipe(recipe).task_vectors] == each.name
+    assert {key: field.name}[Inputs.from_recipe(recipe).task_vectors] == field.name

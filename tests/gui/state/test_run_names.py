@@ -40,9 +40,9 @@ def run_of(of: Recipe, **parameters: float) -> MergeRun:
 )
 def test_a_run_is_named_by_its_differences(changed, title):
     runs = [run_of(FIRST), run_of(replace(FIRST, **changed))]
-    first, other = run_titles(runs, (ACE, LINEAR))
+    first, second = run_titles(runs, (ACE, LINEAR))
     assert first == "ACE, recommended"
-    assert other.endswith(title)
+    assert second.endswith(title)
 
 
 def test_another_variant_has_the_name_by_which_it_is_chosen():

@@ -80,15 +80,15 @@ def test_statistics_stay_with_their_experts_and_fall_with_them(loaded):
     linear = replace(TWO, method="linear")
     loaded.adopt(linear, plan(recipe(COLA, SST2, merge_method="linear")))
     assert loaded.layers.is_analysed
-    one = TWO.without_experts([1])
-    loaded.adopt(one, plan(recipe(COLA)))
+    cola_only = TWO.without_experts([1])
+    loaded.adopt(cola_only, plan(recipe(COLA)))
     assert not loaded.layers.statistics
     assert not loaded.layers.is_analysed
 
 
 def test_gamma_is_asked_for_again_where_another_method_merges_more(session):
     linear = replace(TWO, method="linear")
-    few = tuple(replace(each, disposition=Disposition.AVERAGED) for each in ROWS[:2])
+    few = tuple(replace(row, disposition=Disposition.AVERAGED) for row in ROWS[:2])
     session.adopt(linear, plan(recipe(COLA, SST2, merge_method="linear"), rows=(*few, *ROWS[2:])))
     session.finish_analysis()
     assert session.layers.is_analysed
@@ -160,8 +160,8 @@ def test_the_same_plan_again_changes_neither_rows_nor_inputs_nor_selection(loade
 
 def test_a_plan_of_another_method_has_rows_of_its_own(loaded):
     rows = loaded.layers.rows
-    other = recipe(COLA, SST2, merge_method="average")
-    loaded.adopt(Inputs.from_recipe(other), plan(other))
+    average = recipe(COLA, SST2, merge_method="average")
+    loaded.adopt(Inputs.from_recipe(average), plan(average))
     assert loaded.layers.rows == rows
     assert loaded.layers.rows is not rows
 
@@ -184,7 +184,7 @@ def test_what_becomes_of_nan_is_part_of_the_merge_and_of_the_comparison(session)
 
 def test_every_signal_of_another_plan_finds_all_parts_up_to_date(loaded):
     loaded.select("layer.2.q")
-    found: list[tuple[object, ...]] = []
+    states: list[tuple[object, ...]] = []
 
     def look(*_: object) -> None:
         draft = loaded.draft
@@ -193,7 +193,7 @@ def test_every_signal_of_another_plan_finds_all_parts_up_to_date(loaded):
         rows = layers.rows == model_order(draft.plan.rows)
         planned = rows and draft.plan.recipe == draft.inputs.recipe()
         checks = checks_of(draft.plan, None, None)
-        found.append((planned, layers.statistics, loaded.selection, loaded.checks.all == checks))
+        states.append((planned, layers.statistics, loaded.selection, loaded.checks.all == checks))
 
     for part in (loaded, loaded.draft, loaded.layers, loaded.checks, loaded.results):
         meta = part.metaObject()
@@ -209,5 +209,5 @@ def test_every_signal_of_another_plan_finds_all_parts_up_to_date(loaded):
         replace(TWO.without_experts([1]), method="linear"),
         plan(recipe(COLA, merge_method="linear"), ROWS[:2], checks=warned),
     )
-    assert len(found) >= 3  # the checks, the draft and its threshold, the selection
-    assert found == [(True, {}, None, True)] * len(found)
+    assert len(states) >= 3  # the checks, the draft and its threshold, the selection
+    assert states == [(True, {}, None, True)] * len(states)

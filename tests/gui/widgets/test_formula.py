@@ -66,21 +66,21 @@ def test_a_formula_has_its_words_for_a_screen_reader_and_shrinks_to_its_room(qtb
     drawn = formula("ace", METHODS["ace"].formula)
     qtbot.addWidget(drawn)
     assert drawn.accessibleName().startswith("Formula: merged matrix: W = W₀")
-    whole = drawn.sizeHint()
-    assert drawn.heightForWidth(whole.width() // 2) == pytest.approx(whole.height() / 2, abs=2)
+    size = drawn.sizeHint()
+    assert drawn.heightForWidth(size.width() // 2) == pytest.approx(size.height() / 2, abs=2)
 
 
 def test_a_method_of_ones_own_shows_its_formula_as_text(qtbot):
-    shown = formula("no_such_method", "W = W₀")
-    qtbot.addWidget(shown)
-    assert isinstance(shown, QLabel)
-    assert shown.text() == "W = W₀"
+    label = formula("no_such_method", "W = W₀")
+    qtbot.addWidget(label)
+    assert isinstance(label, QLabel)
+    assert label.text() == "W = W₀"
 
 
 def test_a_paper_on_arxiv_is_a_link_and_other_signs_are_text(qtbot):
-    shown = citation("A & B, <i>Title</i>, 2024, arXiv:2403.13257")
-    qtbot.addWidget(shown)
-    assert 'href="https://arxiv.org/abs/2403.13257"' in shown.text()
-    assert "&lt;i&gt;" in shown.text()
-    assert "<" not in shown.accessibleName().replace("<i>", "").replace("</i>", "")
-    assert shown.openExternalLinks()
+    label = citation("A & B, <i>Title</i>, 2024, arXiv:2403.13257")
+    qtbot.addWidget(label)
+    assert 'href="https://arxiv.org/abs/2403.13257"' in label.text()
+    assert "&lt;i&gt;" in label.text()
+    assert "<" not in label.accessibleName().replace("<i>", "").replace("</i>", "")
+    assert label.openExternalLinks()

@@ -68,15 +68,15 @@ def double_click(line: QLineEdit, at: int) -> None:
     """As a hand does it: the mouse moves a little before the button is let go."""
     line.setCursorPosition(at)
     index = QPointF(line.cursorRect().center())
-    left = Qt.MouseButton.LeftButton
+    left_button = Qt.MouseButton.LeftButton
     none = Qt.MouseButton.NoButton
     kinds = QEvent.Type
     for kind, button, held, by in (
-        (kinds.MouseButtonPress, left, left, 0),
-        (kinds.MouseButtonRelease, left, none, 0),
-        (kinds.MouseButtonDblClick, left, left, 0),
-        (kinds.MouseMove, none, left, 3),
-        (kinds.MouseButtonRelease, left, none, 3),
+        (kinds.MouseButtonPress, left_button, left_button, 0),
+        (kinds.MouseButtonRelease, left_button, none, 0),
+        (kinds.MouseButtonDblClick, left_button, left_button, 0),
+        (kinds.MouseMove, none, left_button, 3),
+        (kinds.MouseButtonRelease, left_button, none, 3),
     ):
         where = index + QPointF(by, 0)
         event = QMouseEvent(

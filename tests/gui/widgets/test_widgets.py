@@ -68,21 +68,21 @@ def test_every_tab_is_in_view_in_little_room(titled: LazyTabs) -> None:
     def width() -> int:
         return titled.bar.tabRect(titled.count() - 1).right() + 1
 
-    whole = titles()
+    all_titles = titles()
     roomy = width()
-    assert whole[0] == "Spectrum"
+    assert all_titles[0] == "Spectrum"
     size = titled.bar.font().pointSizeF()
     titled.resize(roomy - 10, 200)  # the room round the titles goes first
-    assert titles() == whole
+    assert titles() == all_titles
     assert titled.bar.font().pointSizeF() == size
     assert 0 < width() <= titled.width()
     for room in (roomy // 2, 120):
         titled.resize(room, 200)
-        assert titles() == whole, "a tab keeps its name at every width"
+        assert titles() == all_titles, "a tab keeps its name at every width"
         assert width() <= room
         assert not titled.grab().isNull()
     titled.resize(900, 200)
-    assert (titles(), width()) == (whole, roomy)
+    assert (titles(), width()) == (all_titles, roomy)
     titled.resize(titled.bar.tabRect(4).right() + 2, 200)
     titled.setTabText(4, "Checks (12)")  # a longer title makes them fit again
     assert titled.bar.tabRect(4).right() < titled.width()

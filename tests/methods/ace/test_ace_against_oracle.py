@@ -72,16 +72,16 @@ def of(case: AceCase) -> oracle.OracleResult:
 @pytest.mark.parametrize("T", [2, 3, 20])
 def test_eq_7_gamma(T: int) -> None:
     deltas = random_deltas(T, 5, 7, spread(T, 30), seed=T)
-    found = heterogeneity(list(oracle.energies(deltas)))
-    assert found.gamma == pytest.approx(oracle.gamma(deltas), rel=1e-12)
+    figures = heterogeneity(list(oracle.energies(deltas)))
+    assert figures.gamma == pytest.approx(oracle.gamma(deltas), rel=1e-12)
 
 
 @by_regime
 @by_shape
 def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
     deltas = random_deltas(4, m, n, spread(4, 20), seed=1)
-    given = problem(deltas, 1e-3, heterogeneous)
-    sums = closed_form.collect(given)
+    system = problem(deltas, 1e-3, heterogeneous)
+    sums = closed_form.collect(system)
     scaled = oracle.scaled_proxies(deltas, heterogeneous)
     ridges = oracle.ridges(deltas, 1e-3, heterogeneous)
     tilde, means = zip(*(oracle.centred(delta) for delta in deltas), strict=True)
@@ -89,15 +89,15 @@ def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
     assert sums.rest is not None
     reference = np.zeros((m, n)) if sums.reference_BOI is None else tilde[0]
     apart = [(w - reference) @ s for w, s in zip(tilde, regularised, strict=True)]
-    for found, value in (
+    for tensor, value in (
         (sums.scaled_BII, sum(scaled)),
         (sums.numerator_BOI, sum(apart)),
         (sums.rest.ridge_BOI, sum(r * w for r, w in zip(ridges, tilde, strict=True))),
         (sums.rest.total_BOI, sum(deltas)),
         (sums.rest.mean_B1I[:, 0], sum(s @ mean for s, mean in zip(scaled, means, strict=True))),
     ):
-        np.testing.assert_allclose(found[0].numpy(), value, rtol=1e-9, atol=1e-12)
-    assert given.ridge_masses == pytest.approx([sum(ridges)])
+        np.testing.assert_allclose(tensor[0].numpy(), value, rtol=1e-9, atol=1e-12)
+    assert system.ridge_masses == pytest.approx([sum(ridges)])
 
 
 @by_regime
@@ -105,8 +105,8 @@ def test_eqs_5_to_10_sums(m: int, n: int, heterogeneous: bool) -> None:
 @pytest.mark.parametrize("epsilon", [1e-5, 4e-2, 10.0])
 def test_eqs_11_to_14_preliminary(m: int, n: int, heterogeneous: bool, epsilon: float) -> None:
     deltas = random_deltas(4, m, n, spread(4, 20), seed=2)
-    given = problem(deltas, epsilon, heterogeneous)
-    value_BOI, cuts = closed_form.preliminary(closed_form.collect(given), given)
+    system = problem(deltas, epsilon, heterogeneous)
+    value_BOI, cuts = closed_form.preliminary(closed_form.collect(system), system)
     expected = oracle.preliminary(deltas, epsilon, heterogeneous)
     assert cuts == [0]
     np.testing.assert_allclose(value_BOI[0].numpy(), expected, rtol=0, atol=TERM_ERROR)
@@ -116,12 +116,12 @@ def test_eqs_11_to_14_preliminary(m: int, n: int, heterogeneous: bool, epsilon: 
 @by_shape
 def test_eqs_16_and_17_residual(m: int, n: int, heterogeneous: bool) -> None:
     deltas = random_deltas(5, m, n, spread(5, 20), seed=3)
-    given = problem(deltas, 1e-3, heterogeneous)
-    sums = closed_form.collect(given)
+    system = problem(deltas, 1e-3, heterogeneous)
+    sums = closed_form.collect(system)
     assert sums.rest is not None
-    found = closed_form.residual(sums, sums.rest, given)[0].numpy()
+    residual = closed_form.residual(sums, sums.rest, system)[0].numpy()
     expected = oracle.residual(deltas, 1e-3, heterogeneous)
-    assert oracle.relative_error(found, expected) < 1e-12
+    assert oracle.relative_error(residual, expected) < 1e-12
 
 
 @by_regime
@@ -133,18 +133,22 @@ def test_few_experts_on_many_inputs(
     """By way of the products between experts: the oracle's terms, and those of the other way."""
     assert closed_form.few_experts((m, n), T)
     deltas = random_deltas(T, m, n, spread(T, 20), seed=6)
-    given = problem(deltas, epsilon, heterogeneous)
-    found = closed_form.solve_by_rows(given)
-    other = closed_form.solve_by_inputs(given)
-    assert found.cuts == [0]
+    system = problem(deltas, epsilon, heterogeneous)
+    by_rows = closed_form.solve_by_rows(system)
+    by_inputs = closed_form.solve_by_inputs(system)
+    assert by_rows.cuts == [0]
     for mine, theirs, expected in (
         (
-            found.preliminary_BOI,
-            other.preliminary_BOI,
+            by_rows.preliminary_BOI,
+            by_inputs.preliminary_BOI,
             oracle.preliminary(deltas, epsilon, heterogeneous),
         ),
-        (found.residual_BOI, other.residual_BOI, oracle.residual(deltas, epsilon, heterogeneous)),
-        (found.total_BOI, other.total_BOI, sum(deltas)),
+        (
+            by_rows.residual_BOI,
+            by_inputs.residual_BOI,
+            oracle.residual(deltas, epsilon, heterogeneous),
+        ),
+        (by_rows.total_BOI, by_inputs.total_BOI, sum(deltas)),
     ):
         assert mine is not None
         assert theirs is not None
@@ -154,12 +158,12 @@ def test_few_experts_on_many_inputs(
 
 def test_how_many_directions_are_lost_does_not_depend_on_the_way() -> None:
     deltas = low_rank_deltas(2, 6, 20, 1, 1e6, seed=7)
-    given = problem(deltas, 1e-10, heterogeneous=False, with_residual=False)
+    system = problem(deltas, 1e-10, heterogeneous=False, with_residual=False)
     for solve in (closed_form.solve_by_rows, closed_form.solve_by_inputs):
-        found = solve(given)
-        assert found.cuts == [18]
-        assert found.residual_BOI is None
-        assert found.total_BOI is None
+        solution = solve(system)
+        assert solution.cuts == [18]
+        assert solution.residual_BOI is None
+        assert solution.total_BOI is None
 
 
 @by_shape
@@ -167,19 +171,19 @@ def test_eq_18_refinement(m: int, n: int) -> None:
     fused = random_deltas(1, m, n, 1.0, seed=4)[0]
     for k in range(1, min(m, n) + 1):
         (polar,) = top_polars(torch.from_numpy(fused)[None], k, [0.0])
-        found = polar.factor_OI.numpy() * polar.mean
-        np.testing.assert_allclose(found, oracle.refinement(fused, k), rtol=0, atol=TERM_ERROR)
+        refinement = polar.factor_OI.numpy() * polar.mean
+        np.testing.assert_allclose(refinement, oracle.refinement(fused, k), rtol=0, atol=TERM_ERROR)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_whole_procedure(case: AceCase) -> None:
     expected = of(case)
     merged = run(case, keep_preliminary=True)
-    found = merged.diagnostics
-    assert found.gamma == pytest.approx(expected.gamma, rel=1e-9, abs=1e-15)
-    assert found.heterogeneous == expected.heterogeneous
-    assert found.ridge_mass == pytest.approx(expected.ridge_mass)
-    np.testing.assert_allclose(found.energies, oracle.energies(case.deltas), rtol=1e-6)
+    diagnostics = merged.diagnostics
+    assert diagnostics.gamma == pytest.approx(expected.gamma, rel=1e-9, abs=1e-15)
+    assert diagnostics.heterogeneous == expected.heterogeneous
+    assert diagnostics.ridge_mass == pytest.approx(expected.ridge_mass)
+    np.testing.assert_allclose(diagnostics.energies, oracle.energies(case.deltas), rtol=1e-6)
     assert merged.delta.dtype == torch.float32
     assert merged.preliminary is not None
     for tensor, reference in (
@@ -196,8 +200,8 @@ def test_more_inputs_than_a_part_of_a_product(m: int, monkeypatch: pytest.Monkey
     deltas = random_deltas(4, m, products.LONGEST_PART + 25, spread(4, 5), 3)
     expected = oracle.ace_oracle(deltas, epsilon=1e-3, tau=100.0, k_frac=0.0).merged
     parameters = AceParameters(epsilon=1e-3, tau=100.0, k_frac=0.0)
-    found = ace([torch.from_numpy(delta).float() for delta in deltas], [1.0] * 4, parameters).delta
-    assert oracle.relative_error(found.double().numpy(), expected) < LARGEST_ERROR
+    delta = ace([torch.from_numpy(delta).float() for delta in deltas], [1.0] * 4, parameters).delta
+    assert oracle.relative_error(delta.double().numpy(), expected) < LARGEST_ERROR
 
 
 def test_the_cases_cover_what_they_should() -> None:
@@ -218,8 +222,8 @@ def test_the_oracle_itself_agrees_with_forty_digits(heterogeneous: bool) -> None
     deltas = random_deltas(3, 4, 12, norms, seed=5)
     with mpmath.workdps(40):
         expected = np.array(_precise_preliminary(deltas, 1e-5, heterogeneous).tolist(), float)
-    found = oracle.preliminary(deltas, 1e-5, heterogeneous)
-    assert oracle.relative_error(found, expected) < 1e-8
+    preliminary = oracle.preliminary(deltas, 1e-5, heterogeneous)
+    assert oracle.relative_error(preliminary, expected) < 1e-8
 
 
 @pytest.mark.parametrize(("T", "m", "n"), [(3, 8, 8), (5, 6, 4), (5, 4, 8), (2, 3, 10)])
@@ -235,14 +239,14 @@ def test_experts_of_very_different_size_cost_no_digits(
     experts = [Experts([torch.from_numpy(delta) for delta in deltas], [1.0] * T)]
     measured, _ = measure(experts, AceParameters(k_frac=0.0))
     rule = algorithm.Rule.HETEROGENEOUS
-    given = algorithm.weighed(
+    system = algorithm.weighed(
         experts, measured, rule, AceParameters(k_frac=0.0), [STRICT] * len(experts)
     )
-    assert [share.expert for share in given.shares] == list(range(T))[
+    assert [share.expert for share in system.shares] == list(range(T))[
         :: 1 if smallest_first else -1
     ]
-    found = closed_form.solve(given).preliminary_BOI[0]
-    assert oracle.relative_error(found.numpy(), expected) < 1e-14
+    preliminary = closed_form.solve(system).preliminary_BOI[0]
+    assert oracle.relative_error(preliminary.numpy(), expected) < 1e-14
 
 
 def _precise_preliminary(deltas: Array, epsilon: float, heterogeneous: bool):
@@ -268,5 +272,7 @@ def _precise_preliminary(deltas: Array, epsilon: float, heterogeneous: bool):
 def test_the_reference_is_the_equations(shape: tuple[int, int], k_frac: float, tau: float) -> None:
     deltas = random_deltas(4, *shape, spread(4, 20), 3)
     expected = oracle.ace_oracle(deltas, epsilon=1e-3, tau=tau, k_frac=k_frac).merged
-    found = reference_ace(list(map(torch.from_numpy, deltas)), epsilon=1e-3, tau=tau, k_frac=k_frac)
-    assert oracle.relative_error(found.numpy(), expected) < 1e-12
+    task_vector = reference_ace(
+        list(map(torch.from_numpy, deltas)), epsilon=1e-3, tau=tau, k_frac=k_frac
+    )
+    assert oracle.relative_error(task_vector.numpy(), expected) < 1e-12

@@ -25,13 +25,13 @@ MAKERS = {
 def merged(
     deltas: Array, base: Array, weights: list[float] | None = None, **options: float
 ) -> tuple[Array, float | None]:
-    found = ace(
+    outcome = ace(
         [torch.from_numpy(delta) for delta in deltas],
         weights or [1.0] * len(deltas),
         AceParameters(variant="automatic", **options),
         base=torch.from_numpy(base),
     )
-    return found.delta.double().numpy(), found.diagnostics.cap_factor
+    return outcome.delta.double().numpy(), outcome.diagnostics.cap_factor
 
 
 def base_of(deltas: Array, share: float = 20.0) -> Array:
@@ -51,9 +51,9 @@ def test_the_oracle(shape: str, make: str, T: int, alpha: float) -> None:
     deltas = MAKERS[make](T, m, n, spread(T, 30), T)
     for share in (2.0, 20.0, 500.0):
         base = base_of(deltas, share)
-        found, factor = merged(deltas, base, alpha=alpha)
+        task_vector, factor = merged(deltas, base, alpha=alpha)
         expected = oracle.automatic(deltas, base, alpha=alpha)
-        assert oracle.relative_error(found, expected) <= LARGEST_ERROR
+        assert oracle.relative_error(task_vector, expected) <= LARGEST_ERROR
         assert factor is not None
         assert 0 < factor <= 1
 
@@ -65,11 +65,11 @@ def test_the_cap_has_its_three_cases() -> None:
     rms = float(np.sqrt(np.mean([np.sum(w * w) for w in centred])))
     for share, expected in ((0.5, rms), (15.0, None), (1e4, np.sqrt(6) * rms)):
         base = base_of(deltas, share)
-        found, factor = merged(deltas, base, alpha=1e-4)
-        wanted = 0.12 * np.linalg.norm(base) if expected is None else expected
+        task_vector, factor = merged(deltas, base, alpha=1e-4)
+        expected_norm = 0.12 * np.linalg.norm(base) if expected is None else expected
         if factor is not None and factor < 1:
-            assert np.linalg.norm(found) == pytest.approx(wanted, rel=1e-6)
-        assert np.linalg.norm(found) <= wanted * (1 + 1e-6)
+            assert np.linalg.norm(task_vector) == pytest.approx(expected_norm, rel=1e-6)
+        assert np.linalg.norm(task_vector) <= expected_norm * (1 + 1e-6)
     assert merged(deltas, base_of(deltas, 0.5), alpha=1e-4)[1] < 1
 
 
@@ -86,9 +86,9 @@ def test_scaling_base_and_experts_together_scales_the_result(
     m, n = SHAPES[shape]
     deltas = random_deltas(T, m, n, spread(T, 10), seed)
     base = base_of(deltas)
-    found, factor = merged(scale * deltas, scale * base)
+    task_vector, factor = merged(scale * deltas, scale * base)
     expected, same = merged(deltas, base)
-    assert oracle.relative_error(found, scale * expected) < 1e-6
+    assert oracle.relative_error(task_vector, scale * expected) < 1e-6
     assert factor == pytest.approx(same, rel=1e-9)
 
 
@@ -99,10 +99,10 @@ def test_without_the_cap_it_is_equivariant_to_the_scale_of_the_experts(
 ) -> None:
     deltas = random_deltas(4, 16, 24, spread(4, 10), seed)
     base = base_of(deltas, 1e9)
-    found, factor = merged(scale * deltas, base, alpha=1.0, delta=10.0)
+    task_vector, factor = merged(scale * deltas, base, alpha=1.0, delta=10.0)
     expected, same = merged(deltas, base, alpha=1.0, delta=10.0)
     if factor == same == 1:
-        assert oracle.relative_error(found, scale * expected) < 1e-6
+        assert oracle.relative_error(task_vector, scale * expected) < 1e-6
 
 
 def test_the_order_of_experts_inputs_and_outputs_does_not_matter() -> None:
@@ -113,27 +113,27 @@ def test_the_order_of_experts_inputs_and_outputs_does_not_matter() -> None:
     order = rng.permutation(5)
     rows = rng.permutation(12)
     columns = rng.permutation(18)
-    found, _ = merged(deltas[order], base)
-    assert oracle.relative_error(found, expected) < 1e-6
-    found, _ = merged(deltas[:, rows][:, :, columns], base)
-    assert oracle.relative_error(found, expected[rows][:, columns]) < 1e-6
+    task_vector, _ = merged(deltas[order], base)
+    assert oracle.relative_error(task_vector, expected) < 1e-6
+    task_vector, _ = merged(deltas[:, rows][:, :, columns], base)
+    assert oracle.relative_error(task_vector, expected[rows][:, columns]) < 1e-6
 
 
 def test_weights_are_factors_on_the_task_vectors() -> None:
     deltas = random_deltas(3, 8, 10, 0.2, 3)
     base = base_of(deltas)
     weights = [0.5, 2.0, -1.0]
-    found, _ = merged(deltas, base, weights)
+    task_vector, _ = merged(deltas, base, weights)
     expected, _ = merged(deltas * np.array(weights)[:, None, None], base)
-    assert oracle.relative_error(found, expected) < 1e-6
+    assert oracle.relative_error(task_vector, expected) < 1e-6
 
 
 def test_one_expert_left_is_taken_as_it_is_and_none_leaves_the_base() -> None:
     deltas = random_deltas(3, 8, 10, 0.2, 3)
     base = base_of(deltas, 0.1)
     alone = deltas * np.array([1.0, 0.0, 0.0])[:, None, None]
-    found, factor = merged(alone, base)
-    assert oracle.relative_error(found, deltas[0]) < 1e-6
+    task_vector, factor = merged(alone, base)
+    assert oracle.relative_error(task_vector, deltas[0]) < 1e-6
     assert factor is None
     assert not merged(0 * deltas, base)[0].any()
 
@@ -142,9 +142,9 @@ def test_an_expert_that_moves_all_outputs_alike_does_not_blow_up() -> None:
     """Its centred change is zero, so that it has no trace to be divided by."""
     deltas = random_deltas(3, 8, 10, 0.2, 3)
     deltas[1] = np.outer(np.ones(8), np.random.default_rng(0).standard_normal(10)) * 0.01
-    found, _ = merged(deltas, base_of(deltas))
-    assert np.isfinite(found).all()
-    assert np.linalg.norm(found) < 1
+    task_vector, _ = merged(deltas, base_of(deltas))
+    assert np.isfinite(task_vector).all()
+    assert np.linalg.norm(task_vector) < 1
 
 
 def test_a_batch_is_each_layer_alone() -> None:
@@ -155,12 +155,12 @@ def test_a_batch_is_each_layer_alone() -> None:
         base = torch.from_numpy(base_of(deltas)).float()
         layers.append(MethodInput(tensors, [1.0] * 4, base))
     parameters = AceParameters(variant="automatic")
-    for found, (tensors, weights, base, *_) in zip(
+    for outcome, (tensors, weights, base, *_) in zip(
         ace_batch(layers, parameters), layers, strict=True
     ):
         alone = ace(tensors, weights, parameters, base=base)
-        assert float((found.delta - alone.delta).norm() / alone.delta.norm()) < 1e-6
-        assert found.diagnostics.heterogeneous is None
+        assert float((outcome.delta - alone.delta).norm() / alone.delta.norm()) < 1e-6
+        assert outcome.diagnostics.heterogeneous is None
 
 
 def test_without_the_norm_of_the_base_there_is_no_cap() -> None:
@@ -182,6 +182,6 @@ def test_a_refinement_against_the_experts_is_left_out_on_request() -> None:
     assert torch.equal(agreeing.delta, always.preliminary)
     assert any("points against" in note for note in agreeing.diagnostics.notes)
     mild = AceParameters(epsilon=1e-6, tau=0.0)
-    kept = AceParameters(epsilon=1e-6, tau=0.0, refine="agreeing")
+    cautious = AceParameters(epsilon=1e-6, tau=0.0, refine="agreeing")
     assert ace(deltas, [1.0] * 8, mild).diagnostics.refinement_cosine > 0
-    assert torch.equal(ace(deltas, [1.0] * 8, mild).delta, ace(deltas, [1.0] * 8, kept).delta)
+    assert torch.equal(ace(deltas, [1.0] * 8, mild).delta, ace(deltas, [1.0] * 8, cautious).delta)

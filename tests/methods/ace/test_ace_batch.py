@@ -24,22 +24,22 @@ def layer(deltas: Array, weights: Sequence[float] | None = None) -> MethodInput:
     return MethodInput(tensors, list(weights or [1.0] * len(tensors)))
 
 
-def assert_same(found: Merged, alone: Merged) -> None:
+def assert_same(outcome: Merged, alone: Merged) -> None:
     """To the rounding of float32, in which they come; and the same words."""
-    error = float((found.delta - alone.delta).norm())
+    error = float((outcome.delta - alone.delta).norm())
     assert error <= 1e-6 * float(alone.delta.norm())
     for name in ("left_out", "heterogeneous", "notes", "warnings"):
-        assert getattr(found.diagnostics, name) == getattr(alone.diagnostics, name)
+        assert getattr(outcome.diagnostics, name) == getattr(alone.diagnostics, name)
     for name in ("energies", "gamma", "ridge_mass", "condition", "refinement_cosine"):
-        mine = getattr(found.diagnostics, name)
-        other = getattr(alone.diagnostics, name)
-        assert mine == (None if other is None else pytest.approx(other, rel=1e-6))
+        mine = getattr(outcome.diagnostics, name)
+        expected = getattr(alone.diagnostics, name)
+        assert mine == (None if expected is None else pytest.approx(expected, rel=1e-6))
 
 
 def assert_each_as_alone(layers: Sequence[MethodInput], parameters: AceParameters) -> list[Merged]:
     together = ace_batch(layers, parameters)
-    for found, (deltas, weights, *_) in zip(together, layers, strict=True):
-        assert_same(found, ace(deltas, weights, parameters))
+    for outcome, (deltas, weights, *_) in zip(together, layers, strict=True):
+        assert_same(outcome, ace(deltas, weights, parameters))
     return together
 
 
@@ -51,11 +51,11 @@ def test_both_regimes_in_one_batch(m: int, n: int) -> None:
     rounded = [deltas.astype(np.float32).astype(float) for deltas in (same[0], *apart, same[1])]
     parameters = AceParameters(epsilon=2e-4, tau=0.1)
     together = assert_each_as_alone(list(map(layer, rounded)), parameters)
-    regimes = [found.diagnostics.heterogeneous for found in together]
+    regimes = [outcome.diagnostics.heterogeneous for outcome in together]
     assert regimes == [False, True, True, True, False]
-    for found, deltas in zip(together, rounded, strict=True):
+    for outcome, deltas in zip(together, rounded, strict=True):
         expected = oracle.ace_oracle(deltas, epsilon=2e-4, tau=0.1).merged
-        error = oracle.relative_error(found.delta.double().numpy(), expected)
+        error = oracle.relative_error(outcome.delta.double().numpy(), expected)
         assert error <= LARGEST_ERROR
 
 
@@ -65,7 +65,7 @@ def test_an_expert_left_out_of_one_layer_only(m: int, n: int, tau: float) -> Non
     layers = [layer(random_deltas(4, m, n, spread(4, 10), seed)) for seed in range(3)]
     layers[1][0][2].zero_()
     together = assert_each_as_alone(layers, AceParameters(tau=tau))
-    assert [found.diagnostics.left_out for found in together] == [(), (2,), ()]
+    assert [outcome.diagnostics.left_out for outcome in together] == [(), (2,), ()]
 
 
 def test_layers_with_one_expert_left_or_none_in_a_batch() -> None:
@@ -80,7 +80,7 @@ def test_layers_with_one_expert_left_or_none_in_a_batch() -> None:
 
 def test_no_layer_with_a_change() -> None:
     together = assert_each_as_alone([layer(np.zeros((3, 4, 5)))] * 2, AceParameters())
-    assert not any(found.delta.any() for found in together)
+    assert not any(outcome.delta.any() for outcome in together)
 
 
 @pytest.mark.parametrize("tau", [0.0, 100.0])
@@ -95,15 +95,15 @@ def test_a_system_that_only_one_layer_has_singular() -> None:
     layers = [layer(sound), layer(low_rank_deltas(2, 6, 20, 1, 1e6, 9)), layer(2 * sound)]
     together = ace_batch(layers, AceParameters(epsilon=1e-10, tau=100.0))
     singular = [
-        any("numerically singular" in warning for warning in found.diagnostics.warnings)
-        for found in together
+        any("numerically singular" in warning for warning in outcome.diagnostics.warnings)
+        for outcome in together
     ]
     assert singular == [False, True, False]
-    for found, deltas in zip(together, (sound, None, 2 * sound), strict=True):
+    for outcome, deltas in zip(together, (sound, None, 2 * sound), strict=True):
         if deltas is not None:
             rounded = deltas.astype(np.float32).astype(float)
             expected = oracle.ace_oracle(rounded, epsilon=1e-10, tau=100.0).merged
-            error = oracle.relative_error(found.delta.double().numpy(), expected)
+            error = oracle.relative_error(outcome.delta.double().numpy(), expected)
             assert error <= LARGEST_ERROR
 
 
@@ -121,8 +121,8 @@ def test_sums_in_float32_that_only_one_layer_has_to_take_again(
     monkeypatch.setattr(float32_check, "ROUNDING", 1e-8)  # expects too little of an error
     epsilon = 1e-2
     sound = random_deltas(8, 48, 64, 0.3, 5)
-    given = [sound, near_rank_one(8, 48, 64, epsilon, 80.0), 0.5 * sound]
-    layers = [MethodInput(Counted(deltas), weights) for deltas, weights, *_ in map(layer, given)]
+    by_layer = [sound, near_rank_one(8, 48, 64, epsilon, 80.0), 0.5 * sound]
+    layers = [MethodInput(Counted(deltas), weights) for deltas, weights, *_ in map(layer, by_layer)]
     parameters = AceParameters(epsilon=epsilon, tau=100.0)
     ace_batch(layers, parameters)
     assert [set(deltas.reads.values()) for deltas, *_ in layers] == [{2}, {3}, {2}]
@@ -142,22 +142,22 @@ def test_of_experts_left_out_nothing_is_read_again() -> None:
 def test_a_batch_of_one_is_the_layer_itself(tau: float) -> None:
     deltas, weights, *_ = layer(random_deltas(4, 24, 30, spread(4, 10), 1))
     parameters = AceParameters(tau=tau)
-    (found,) = ace_batch([MethodInput(deltas, weights)], parameters)
+    (outcome,) = ace_batch([MethodInput(deltas, weights)], parameters)
     alone = ace(deltas, weights, parameters)
-    assert torch.equal(found.delta, alone.delta)
-    assert found.diagnostics == alone.diagnostics
+    assert torch.equal(outcome.delta, alone.delta)
+    assert outcome.diagnostics == alone.diagnostics
 
 
 def test_without_directions_to_refine() -> None:
     layers = [layer(random_deltas(4, 3, 40, spread(4, 10), seed)) for seed in range(2)]
-    for found in assert_each_as_alone(layers, AceParameters(tau=0.0)):
-        assert any("No refinement" in note for note in found.diagnostics.notes)
+    for outcome in assert_each_as_alone(layers, AceParameters(tau=0.0)):
+        assert any("No refinement" in note for note in outcome.diagnostics.notes)
 
 
 def test_float64_for_one_layer_only() -> None:
-    given = [random_deltas(3, 8, 6, 0.1, seed) for seed in range(2)]
-    exact = [torch.from_numpy(delta) for delta in given[1]]
-    layers = [layer(given[0]), MethodInput(exact, [1.0] * 3)]
+    by_layer = [random_deltas(3, 8, 6, 0.1, seed) for seed in range(2)]
+    exact = [torch.from_numpy(delta) for delta in by_layer[1]]
+    layers = [layer(by_layer[0]), MethodInput(exact, [1.0] * 3)]
     assert_each_as_alone(layers, AceParameters(epsilon=1.0, tau=100.0))
 
 

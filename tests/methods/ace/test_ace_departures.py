@@ -46,54 +46,54 @@ def test_an_expert_without_a_change_is_left_out(tau: float, tiny: float) -> None
 
 def test_a_weight_of_zero_leaves_an_expert_out() -> None:
     deltas = tensors(random_deltas(3, 8, 6, 0.1, 1))
-    found = ace(deltas, [1.0, 0.0, 1.0], AceParameters())
-    assert found.diagnostics.left_out == (1,)
-    assert torch.equal(found.delta, merge([deltas[0], deltas[2]]).delta)
+    outcome = ace(deltas, [1.0, 0.0, 1.0], AceParameters())
+    assert outcome.diagnostics.left_out == (1,)
+    assert torch.equal(outcome.delta, merge([deltas[0], deltas[2]]).delta)
 
 
 def test_one_expert_is_returned_as_it_is() -> None:
     delta = tensors(random_deltas(1, 8, 6, 0.1, 2))[0]
     for deltas in ([delta], [torch.zeros(8, 6), delta, torch.zeros(8, 6)]):
-        found = merge(deltas, scaling=0.5)
-        torch.testing.assert_close(found.delta, 0.5 * delta, rtol=0, atol=0)
-        assert found.diagnostics.gamma is None
-        assert found.diagnostics.heterogeneous is None
-        assert says(found, "Only one expert changes this tensor")
+        outcome = merge(deltas, scaling=0.5)
+        torch.testing.assert_close(outcome.delta, 0.5 * delta, rtol=0, atol=0)
+        assert outcome.diagnostics.gamma is None
+        assert outcome.diagnostics.heterogeneous is None
+        assert says(outcome, "Only one expert changes this tensor")
 
 
 @pytest.mark.parametrize("shape", [(8, 6), (1, 1), (0, 4), (3, 0)])
 def test_no_change_anywhere_gives_zero(shape: tuple[int, int]) -> None:
-    found = merge([torch.zeros(shape)] * 3)
-    assert torch.equal(found.delta, torch.zeros(shape))
-    assert found.diagnostics.left_out == (0, 1, 2)
-    assert says(found, "No expert changes this tensor")
+    outcome = merge([torch.zeros(shape)] * 3)
+    assert torch.equal(outcome.delta, torch.zeros(shape))
+    assert outcome.diagnostics.left_out == (0, 1, 2)
+    assert says(outcome, "No expert changes this tensor")
 
 
 @pytest.mark.parametrize(("shape", "k"), [((3, 40), 0), ((4, 40), 1), ((40, 3), 0), ((10, 10), 3)])
 def test_the_number_of_refined_directions_is_rounded_down(shape: tuple[int, int], k: int) -> None:
     deltas = tensors(random_deltas(4, *shape, spread(4, 10), 3))
-    found = merge(deltas, tau=HETEROGENEOUS, k_frac=0.3)
-    assert found.preliminary is not None
-    step = found.delta - found.preliminary
+    outcome = merge(deltas, tau=HETEROGENEOUS, k_frac=0.3)
+    assert outcome.preliminary is not None
+    step = outcome.delta - outcome.preliminary
     assert int(torch.linalg.matrix_rank(step, rtol=1e-3)) == k
-    assert says(found, "No refinement") == (k == 0)
+    assert says(outcome, "No refinement") == (k == 0)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (2, 2)])
 @pytest.mark.parametrize("T", [2, 20])
 @pytest.mark.parametrize("k_frac", [0.3, 1.0])
 def test_the_smallest_matrices_merge(shape: tuple[int, int], T: int, k_frac: float) -> None:
-    found = merge(tensors(random_deltas(T, *shape, spread(T, 30), 4)), tau=0.0, k_frac=k_frac)
-    assert found.delta.shape == shape
-    assert bool(torch.isfinite(found.delta).all())
+    outcome = merge(tensors(random_deltas(T, *shape, spread(T, 30), 4)), tau=0.0, k_frac=k_frac)
+    assert outcome.delta.shape == shape
+    assert bool(torch.isfinite(outcome.delta).all())
 
 
 def test_undefined_directions_are_not_refined() -> None:
     deltas = [torch.from_numpy(d) for d in low_rank_deltas(3, 30, 40, 2, spread(3, 10), 5)]
-    found = merge(deltas, tau=HETEROGENEOUS, k_frac=0.5)
-    assert says(found, "has only 6 directions above rounding")
-    assert found.preliminary is not None
-    assert int(torch.linalg.matrix_rank(found.delta - found.preliminary, rtol=1e-4)) == 6
+    outcome = merge(deltas, tau=HETEROGENEOUS, k_frac=0.5)
+    assert says(outcome, "has only 6 directions above rounding")
+    assert outcome.preliminary is not None
+    assert int(torch.linalg.matrix_rank(outcome.delta - outcome.preliminary, rtol=1e-4)) == 6
 
 
 def test_refining_what_float32_rounding_left_is_said() -> None:
@@ -106,12 +106,12 @@ def test_a_ridge_that_outweighs_the_experts_is_said_and_turns_the_refinement() -
     total = sum(deltas)
     steps = {}
     for epsilon in (1e-5, 1e-2):
-        found = merge(deltas, tau=HETEROGENEOUS, epsilon=epsilon)
-        assert found.preliminary is not None
-        assert found.diagnostics.ridge_mass is not None
-        steps[epsilon] = float(((found.delta - found.preliminary) * total).sum())
-        assert says(found, "ridge mass") == (found.diagnostics.ridge_mass > 0.5)
-        assert says(found, "points against") == (steps[epsilon] < 0)
+        outcome = merge(deltas, tau=HETEROGENEOUS, epsilon=epsilon)
+        assert outcome.preliminary is not None
+        assert outcome.diagnostics.ridge_mass is not None
+        steps[epsilon] = float(((outcome.delta - outcome.preliminary) * total).sum())
+        assert says(outcome, "ridge mass") == (outcome.diagnostics.ridge_mass > 0.5)
+        assert says(outcome, "points against") == (steps[epsilon] < 0)
     assert steps[1e-5] > 0 > steps[1e-2]
 
 
@@ -135,9 +135,9 @@ def test_a_system_that_strains_double_precision_is_said() -> None:
 
 def test_a_numerically_singular_system_is_solved_in_its_range_and_said() -> None:
     deltas = tensors(low_rank_deltas(2, 6, 20, 1, 1e6, 9))
-    found = merge(deltas, epsilon=1e-14, tau=100.0)
-    assert says(found, "numerically singular")
-    assert float(found.delta.norm()) < 3e6
+    outcome = merge(deltas, epsilon=1e-14, tau=100.0)
+    assert says(outcome, "numerically singular")
+    assert float(outcome.delta.norm()) < 3e6
 
 
 def test_a_result_beyond_float32_is_refused() -> None:
@@ -170,9 +170,9 @@ class FromDisk(Sequence[torch.Tensor]):
 def test_experts_are_read_twice_at_most_and_one_at_a_time(tau: float, dtype: torch.dtype) -> None:
     deltas = [delta.to(dtype) for delta in tensors(random_deltas(6, 8, 12, spread(6, 10), 11))]
     lazy = FromDisk([*deltas, torch.zeros(8, 12, dtype=dtype)])
-    found = merge(lazy, tau=tau)
+    outcome = merge(lazy, tau=tau)
     assert dict(lazy.reads) == {**dict.fromkeys(range(6), 2), 6: 1}
-    assert torch.equal(found.delta, merge(deltas, tau=tau).delta)
+    assert torch.equal(outcome.delta, merge(deltas, tau=tau).delta)
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -70,48 +70,48 @@ def errors(deltas: list[torch.Tensor], epsilon: float, tau: float) -> tuple[floa
     expected = oracle.ace_oracle(exact, epsilon=epsilon, tau=tau).merged
     ours = ace(deltas, [1.0] * len(deltas), AceParameters(epsilon=epsilon, tau=tau)).delta
     literal = reference_ace(deltas, epsilon=epsilon, tau=tau)
-    found, published = (
+    error, published = (
         oracle.relative_error(result.double().numpy(), expected) for result in (ours, literal)
     )
-    return found, published
+    return error, published
 
 
 @by_shape
 @by_spectrum
-@pytest.mark.parametrize("wanted", [1.5, 20.0, 65.0, 99.0, 1e3, 1e5])
+@pytest.mark.parametrize("target", [1.5, 20.0, 65.0, 99.0, 1e3, 1e5])
 def test_no_conditioning_makes_it_worse_than_allowed_or_published(
-    make: Make, m: int, n: int, wanted: float
+    make: Make, m: int, n: int, target: float
 ) -> None:
     deltas = single(make(6, m, n, 0.3, m))
     epsilon = condition(deltas, 1.0) - 1
-    found, published = errors(deltas, epsilon / wanted, HOMOGENEOUS)
-    assert found <= max(EXACT, min(LARGEST_ERROR, published))
+    error, published = errors(deltas, epsilon / target, HOMOGENEOUS)
+    assert error <= max(EXACT, min(LARGEST_ERROR, published))
 
 
 @by_shape
 @by_spectrum
 def test_refinement_is_never_worse_than_the_published_procedure(make: Make, m: int, n: int) -> None:
     deltas = single(make(6, m, n, spread(6, 10), m))
-    found, published = errors(deltas, 1e-5, HETEROGENEOUS)
-    assert found <= LARGEST_ERROR
-    assert found <= published
+    error, published = errors(deltas, 1e-5, HETEROGENEOUS)
+    assert error <= LARGEST_ERROR
+    assert error <= published
 
 
-def both(deltas: list[torch.Tensor], epsilon: float) -> tuple[torch.Tensor | None, Array]:
+def solutions(deltas: list[torch.Tensor], epsilon: float) -> tuple[torch.Tensor | None, Array]:
     """W_pre from sums in float32, None where they were rejected; and the oracle's."""
     layers = [Experts(deltas, [1.0] * len(deltas))]
     parameters = AceParameters(epsilon=epsilon)
     rule = algorithm.Rule.HOMOGENEOUS
     measured, probes = measure(layers, parameters)
-    found = None
+    solution = None
     problem = algorithm.weighed(layers, measured, rule, parameters, [STRICT])
     if probes is not None and promising(probes, problem, measured, [0]):
         terms = closed_form.solve(problem, torch.float32, probes.probes_PI)
         (precision,) = ProbedSums.of(probes, problem, [0]).precisions(terms, problem)
         if exact_enough(precision, terms.cuts[0], STRICT):
-            found = terms.preliminary_BOI[0]
+            solution = terms.preliminary_BOI[0]
     exact = np.array([delta.double().numpy() for delta in deltas])
-    return found, oracle.preliminary(exact, epsilon, False)
+    return solution, oracle.preliminary(exact, epsilon, False)
 
 
 def shared_direction(T: int, m: int, n: int, norms: float | Array, seed: int) -> Array:
@@ -124,56 +124,56 @@ def shared_direction(T: int, m: int, n: int, norms: float | Array, seed: int) ->
 @pytest.mark.parametrize(("m", "n"), [(24, 60), (64, 64), (96, 24)])
 @by_spectrum
 @pytest.mark.parametrize("T", [2, 8])
-@pytest.mark.parametrize("wanted", [1.0, 5.0, 30.0])
+@pytest.mark.parametrize("target", [1.0, 5.0, 30.0])
 def test_the_probes_see_the_rounding_of_float32(
-    make: Make, m: int, n: int, T: int, wanted: float, monkeypatch: pytest.MonkeyPatch
+    make: Make, m: int, n: int, T: int, target: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a limit just above the true error they accept, by one well below it they reject."""
     deltas = single(make(T, m, n, 0.3, n))
-    epsilon = (condition(deltas, 1.0) - 1) / wanted
+    epsilon = (condition(deltas, 1.0) - 1) / target
     monkeypatch.setattr(energies, "EXACT", 1.0)
     monkeypatch.setattr(tolerance, "EXACT", 1.0)
-    found, expected = both(deltas, epsilon)
-    assert found is not None
-    error = oracle.relative_error(found.numpy(), expected)
+    solution, expected = solutions(deltas, epsilon)
+    assert solution is not None
+    error = oracle.relative_error(solution.numpy(), expected)
     monkeypatch.setattr(tolerance, "EXACT", 0.5 * error)
-    assert both(deltas, epsilon)[0] is None
+    assert solutions(deltas, epsilon)[0] is None
     monkeypatch.setattr(tolerance, "EXACT", 20 * error)
-    assert both(deltas, epsilon)[0] is not None
+    assert solutions(deltas, epsilon)[0] is not None
 
 
 @by_spectrum
-@pytest.mark.parametrize(("wanted", "taken"), [(1.1, True), (10.0, True), (1e4, False)])
+@pytest.mark.parametrize(("target", "taken"), [(1.1, True), (10.0, True), (1e4, False)])
 def test_float32_only_where_the_system_is_well_conditioned(
-    make: Make, wanted: float, taken: bool
+    make: Make, target: float, taken: bool
 ) -> None:
     deltas = single(make(5, 40, 30, 0.3, 1))
-    found, expected = both(deltas, (condition(deltas, 1.0) - 1) / wanted)
-    assert (found is not None) == taken
-    if found is not None:
-        assert oracle.relative_error(found.numpy(), expected) < EXACT
+    solution, expected = solutions(deltas, (condition(deltas, 1.0) - 1) / target)
+    assert (solution is not None) == taken
+    if solution is not None:
+        assert oracle.relative_error(solution.numpy(), expected) < EXACT
 
 
 @pytest.mark.parametrize("T", [8, 40])
-@pytest.mark.parametrize("wanted", [3.0, 30.0, 95.0])
-def test_rounding_errors_that_add_up_are_noticed(T: int, wanted: float) -> None:
+@pytest.mark.parametrize("target", [3.0, 30.0, 95.0])
+def test_rounding_errors_that_add_up_are_noticed(T: int, target: float) -> None:
     """At condition 95, float32 alone would leave 1e-5 and more."""
     deltas = single(shared_direction(T, 48, 64, 0.3, 3))
-    epsilon = (condition(deltas, 1.0) - 1) / wanted
-    assert (both(deltas, epsilon)[0] is None) == (wanted > 20)
+    epsilon = (condition(deltas, 1.0) - 1) / target
+    assert (solutions(deltas, epsilon)[0] is None) == (target > 20)
     error, published = errors(deltas, epsilon, HOMOGENEOUS)
     assert error < EXACT
     assert error <= published
 
 
-@pytest.mark.parametrize(("wanted", "reads"), [(3.0, 2), (80.0, 3), (1e4, 2)])
+@pytest.mark.parametrize(("target", "reads"), [(3.0, 2), (80.0, 3), (1e4, 2)])
 def test_only_where_float32_was_tried_in_vain_is_there_a_third_reading(
-    wanted: float, reads: int, monkeypatch: pytest.MonkeyPatch
+    target: float, reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(float32_check, "ROUNDING", 1e-8)  # expects too little of an error
     deltas = single(shared_direction(8, 48, 64, 0.3, 3))
     counted = Counted(deltas)
-    epsilon = (condition(deltas, 1.0) - 1) / wanted
+    epsilon = (condition(deltas, 1.0) - 1) / target
     ace(counted, [1.0] * 8, AceParameters(epsilon=epsilon, tau=HOMOGENEOUS))
     assert set(counted.reads.values()) == {reads}
 
@@ -182,16 +182,16 @@ def test_only_where_float32_was_tried_in_vain_is_there_a_third_reading(
 def test_norms_at_the_ends_of_float32_do_not_mislead_the_probes(norm: float) -> None:
     deltas = single(random_deltas(4, 20, 30, norm, 4))
     for epsilon in (1e-5, 1.0):
-        found, published = errors(deltas, epsilon, HOMOGENEOUS)
-        assert found <= EXACT or not found > min(LARGEST_ERROR, published)  # which may be NaN
+        error, published = errors(deltas, epsilon, HOMOGENEOUS)
+        assert error <= EXACT or not error > min(LARGEST_ERROR, published)  # which may be NaN
 
 
 def test_experts_without_a_change_do_not_mislead_the_probes() -> None:
     deltas = single(random_deltas(4, 20, 30, 0.3, 5))
     still = torch.full((20, 30), 1e-9)
-    found, _ = both([deltas[0], still, *deltas[1:], torch.zeros(20, 30)], 1e-2)
-    assert found is not None
-    assert torch.equal(found, both(deltas, 1e-2)[0])
+    solution, _ = solutions([deltas[0], still, *deltas[1:], torch.zeros(20, 30)], 1e-2)
+    assert solution is not None
+    assert torch.equal(solution, solutions(deltas, 1e-2)[0])
 
 
 @given(
@@ -218,14 +218,14 @@ def test_no_format_norm_or_condition_makes_it_miss_more_than_is_allowed(
 
 def test_task_vectors_in_float64_are_summed_in_float64() -> None:
     deltas = [torch.from_numpy(delta) for delta in random_deltas(3, 8, 6, 0.1, 2)]
-    for own, taken in (
+    for task_vectors, taken in (
         (deltas, False),
         ([deltas[0].float(), *deltas[1:]], False),
         ([*[delta.float() for delta in deltas[1:]], deltas[0]], False),
         ([delta.float() for delta in deltas], True),
         ([delta.bfloat16() for delta in deltas], True),
     ):
-        assert (both(own, 1.0)[0] is not None) == taken
+        assert (solutions(task_vectors, 1.0)[0] is not None) == taken
 
 
 def test_the_global_random_numbers_do_not_matter() -> None:
@@ -241,9 +241,9 @@ def test_the_global_random_numbers_do_not_matter() -> None:
 def test_the_global_setting_for_products_does_not_matter() -> None:
     deltas = single(random_deltas(4, 64, 96, 0.3, 3))
     parameters = AceParameters(epsilon=4e-2, tau=HOMOGENEOUS)
-    usual = ace(deltas, [1.0] * 4, parameters).delta
+    expected = ace(deltas, [1.0] * 4, parameters).delta
     torch.set_float32_matmul_precision("medium")
     try:
-        assert torch.equal(ace(deltas, [1.0] * 4, parameters).delta, usual)
+        assert torch.equal(ace(deltas, [1.0] * 4, parameters).delta, expected)
     finally:
         torch.set_float32_matmul_precision("highest")

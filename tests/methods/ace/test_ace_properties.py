@@ -36,9 +36,9 @@ def merged(deltas: Array, **parameters: float) -> Array:
 
 
 def before_refinement(deltas: Array, **parameters: float) -> Array:
-    kept = merge(deltas, **parameters).preliminary
-    assert kept is not None
-    return kept.double().numpy()
+    preliminary = merge(deltas, **parameters).preliminary
+    assert preliminary is not None
+    return preliminary.double().numpy()
 
 
 def assert_close(value: Array, reference: Array, relative: float = CLOSE) -> None:
@@ -140,20 +140,20 @@ def test_replicating_every_expert_changes_nothing_when_homogeneous() -> None:
 @pytest.mark.parametrize("T", [2, 7])
 def test_identical_experts_give_the_centred_expert_less_the_prior(T: int) -> None:
     delta = random_deltas(1, 9, 14, 0.2, seed=9)[0]
-    found = merge(np.repeat(delta[None], T, axis=0))
+    outcome = merge(np.repeat(delta[None], T, axis=0))
     tilde, _ = oracle.centred(delta)
     proxy = oracle.proxy(delta)
     q = np.linalg.solve(proxy + 1e-5 * np.eye(14), proxy @ np.ones(14))
     expected = tilde - np.outer(tilde.sum(axis=1), q) / (14 * (1 + q.mean()))
-    assert found.diagnostics.gamma == pytest.approx(0, abs=1e-12)
-    assert_close(found.delta.double().numpy(), expected)
+    assert outcome.diagnostics.gamma == pytest.approx(0, abs=1e-12)
+    assert_close(outcome.delta.double().numpy(), expected)
 
 
 @taus
 def test_without_refined_directions_the_result_is_the_preliminary_solution(tau: float) -> None:
-    found = merge(five_experts(10), tau=tau, k_frac=0.0)
-    assert found.preliminary is not None
-    assert torch.equal(found.delta, found.preliminary)
+    outcome = merge(five_experts(10), tau=tau, k_frac=0.0)
+    assert outcome.preliminary is not None
+    assert torch.equal(outcome.delta, outcome.preliminary)
 
 
 def test_the_refinement_has_equal_singular_values_in_the_stated_number() -> None:
@@ -175,16 +175,18 @@ def test_scaling_multiplies_both_results(tau: float) -> None:
 def test_weights_multiply_the_task_vectors_first(tau: float) -> None:
     deltas = five_experts(13)
     weights = [0.5, 2.0, 1.0, 0.7, 1.3]
-    found = merge(deltas, weights, tau=tau)
+    outcome = merge(deltas, weights, tau=tau)
     multiplied = deltas * np.array(weights)[:, None, None]
-    assert_close(found.delta.double().numpy(), merged(multiplied, tau=tau))
-    np.testing.assert_allclose(found.diagnostics.energies, oracle.energies(multiplied))
+    assert_close(outcome.delta.double().numpy(), merged(multiplied, tau=tau))
+    np.testing.assert_allclose(outcome.diagnostics.energies, oracle.energies(multiplied))
 
 
 def test_stored_orientation_does_not_matter() -> None:
     deltas = [torch.from_numpy(delta).float() for delta in five_experts(14)]
     turned = [delta.T.contiguous().T for delta in deltas]
     parameters = AceParameters(tau=HETEROGENEOUS)
-    one, other = (ace(given, [1.0] * 5, parameters).delta for given in (deltas, turned))
-    torch.testing.assert_close(one, other)
-    assert other.is_contiguous()
+    delta, turned_delta = (
+        ace(tensors, [1.0] * 5, parameters).delta for tensors in (deltas, turned)
+    )
+    torch.testing.assert_close(delta, turned_delta)
+    assert turned_delta.is_contiguous()

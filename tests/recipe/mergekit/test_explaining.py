@@ -26,18 +26,20 @@ def fates(tmp_path: Path, **keys: object) -> dict[str, tuple[Fate, str]]:
     file = tmp_path / "theirs.yaml"
     document = {"merge_method": "ties", "base_model": "base", "models": MODELS, **keys}
     file.write_text(yaml.safe_dump(document, sort_keys=False))
-    [(name, found)] = explained_file(file).items()
+    [(name, rows)] = explained_file(file).items()
     assert not name
-    return {each.key: (each.fate, each.why) for each in found}
+    return {row.key: (row.fate, row.why) for row in rows}
 
 
 def test_every_key_has_a_fate(tmp_path):
-    found = fates(tmp_path, parameters={"int8_mask": True, "density": [0.3, 0.6]}, dtype="bfloat16")
-    kept = {key for key, (fate, _) in found.items() if fate is Fate.KEPT}
-    assert kept >= {"base_model", "models[].model", "models[].parameters.weight"}
-    assert found["parameters.int8_mask"][0] is Fate.LEFT_OUT
-    assert found["dtype"][0] is Fate.CHANGED
-    assert "gradient" in found["parameters.density"][1]
+    by_key = fates(
+        tmp_path, parameters={"int8_mask": True, "density": [0.3, 0.6]}, dtype="bfloat16"
+    )
+    kept_keys = {key for key, (fate, _) in by_key.items() if fate is Fate.KEPT}
+    assert kept_keys >= {"base_model", "models[].model", "models[].parameters.weight"}
+    assert by_key["parameters.int8_mask"][0] is Fate.LEFT_OUT
+    assert by_key["dtype"][0] is Fate.CHANGED
+    assert "gradient" in by_key["parameters.density"][1]
 
 
 @pytest.mark.parametrize(
@@ -59,22 +61,22 @@ def test_every_key_has_a_fate(tmp_path):
     ],
 )
 def test_fates(tmp_path, keys: dict[str, object], key: str, fate: Fate):
-    found = fates(tmp_path, **keys)
-    assert found[key][0] is fate
-    assert fate is Fate.KEPT or found[key][1]
+    by_key = fates(tmp_path, **keys)
+    assert by_key[key][0] is fate
+    assert fate is Fate.KEPT or by_key[key][1]
 
 
 def test_slices_have_one_line_for_each_kind_of_key(tmp_path):
     file = tmp_path / "theirs.yaml"
     slices = [{"sources": [{"model": name, "layer_range": [0, 2]}]} for name in ("a", "b")]
     file.write_text(yaml.safe_dump({"merge_method": "passthrough", "slices": slices}))
-    [found] = explained_file(file).values()
-    assert [each.key for each in found] == [
+    [rows] = explained_file(file).values()
+    assert [row.key for row in rows] == [
         "merge_method",
         "slices[].sources[].layer_range",
         "slices[].sources[].model",
     ]
-    assert set(Document.model_fields) >= {each.key.partition("[")[0] for each in found}
+    assert set(Document.model_fields) >= {row.key.partition("[")[0] for row in rows}
 
 
 def test_several_merges_are_told_apart(tmp_path):
@@ -93,8 +95,8 @@ def test_the_command(tmp_path):
     assert "models[].parameters.weight" in ended.stdout
     assert "computes in float32" in ended.stdout
     assert ace_gui("mergekit", tmp_path / "theirs.yaml").returncode == 2
-    both = ("--explain", "--out", tmp_path / "x.yaml")
-    assert ace_gui("mergekit", tmp_path / "theirs.yaml", *both).returncode == 2
+    options = ("--explain", "--out", tmp_path / "x.yaml")
+    assert ace_gui("mergekit", tmp_path / "theirs.yaml", *options).returncode == 2
 
 
 def test_a_recipe_of_ours_is_refused(tmp_path):
@@ -152,8 +154,8 @@ MIXTURE = {
 def test_a_file_of_mergekit_moe(tmp_path):
     file = tmp_path / "moe.yaml"
     file.write_text(yaml.safe_dump(MIXTURE, sort_keys=False))
-    [found] = explained_file(file).values()
-    assert {row.key: row.fate for row in found} == {
+    [rows] = explained_file(file).values()
+    assert {row.key: row.fate for row in rows} == {
         "base_model": Fate.KEPT,
         "gate_mode": Fate.CHANGED,
         "dtype": Fate.CHANGED,

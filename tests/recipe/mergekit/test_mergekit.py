@@ -372,8 +372,8 @@ def read(folder: Path, document: dict[str, Any]) -> Recipe:
 def ours(folder: Path, **keys: Any) -> Recipe:
     """A recipe of ours for ``base``, ``a`` and ``b``, of which the last counts half."""
     half = {"model": "b", "parameters": {"weight": 0.5}}
-    usual = {"schema": 1, "out_dtype": "float32", "base_model": "base", "models": ["a", half]}
-    (folder / "ours.yaml").write_text(yaml.safe_dump(_entries({**usual, **keys})))
+    defaults = {"schema": 1, "out_dtype": "float32", "base_model": "base", "models": ["a", half]}
+    (folder / "ours.yaml").write_text(yaml.safe_dump(_entries({**defaults, **keys})))
     return load_recipe(folder / "ours.yaml")
 
 
@@ -480,9 +480,11 @@ SLICE = {"sources": [{"model": "a"}]}
 def test_what_cannot_be_translated_is_named(
     tmp_path, document: dict[str, Any], key: str, words: str
 ):
-    usual = {"merge_method": "task_arithmetic", "base_model": "base", "models": ["a", "b"]}
+    defaults = {"merge_method": "task_arithmetic", "base_model": "base", "models": ["a", "b"]}
     with pytest.raises(RecipeError) as caught:
-        read(tmp_path, {n: value for n, value in (usual | document).items() if value is not None})
+        read(
+            tmp_path, {n: value for n, value in (defaults | document).items() if value is not None}
+        )
     assert caught.value.key == key
     assert words in caught.value.sentence
     assert caught.value.path == tmp_path / "mergekit.yaml"
@@ -633,7 +635,7 @@ def test_an_adapter_in_a_slice_is_written_with_the_base_it_is_on(tmp_path):
     part = {"sources": [{"model": name, "layers": [0, 6]} for name in ("base", "tuned")]}
     recipe = ours(tmp_path, merge_method="linear", models=["tuned"], slices=[part])
     text = yaml.safe_load(written(tmp_path, recipe))
-    assert [each["model"] for each in text["slices"][0]["sources"]] == ["base", "base+tuned"]
+    assert [source["model"] for source in text["slices"][0]["sources"]] == ["base", "base+tuned"]
 
 
 def test_tokens_that_the_base_lacks_are_noted(tmp_path):
@@ -652,7 +654,7 @@ def test_stages_come_back_from_mergekits_file(tmp_path):
     assert [stage.models for stage in back.stages.values()] == [
         stage.models for stage in recipe.stages.values()
     ]
-    names = [each.get("name") for each in yaml.safe_load_all((tmp_path / "out.yaml").read_text())]
+    names = [stage.get("name") for stage in yaml.safe_load_all((tmp_path / "out.yaml").read_text())]
     assert names == ["first", None]
     with pytest.raises(RecipeError, match="ace-gui mergekit"):
         dump_mergekit(recipe, get_parameters(recipe), tmp_path)
@@ -685,8 +687,8 @@ def head(labels: str | None) -> dict[str, Any]:
 def test_heads_that_mergekit_would_merge_are_noted(
     tmp_path, labels: tuple[str | None, str | None], heads: str, noted: bool
 ):
-    for name, own in zip("ab", labels, strict=True):
+    for name, label in zip("ab", labels, strict=True):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps(head(own)))
+        (tmp_path / name / "config.json").write_text(json.dumps(head(label)))
     text = written(tmp_path, ours(tmp_path, merge_method="ties", parameters=TIES, heads=heads))
     assert ("heads" in text.partition("merge_method")[0]) is noted

@@ -64,11 +64,11 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 @given(st.lists(st.integers(-1, 12), max_size=30))
 @settings(max_examples=200)
 def test_runs_cover_every_known_row_once(rows: list[int]):
-    found = np.full(len(rows), NOWHERE)
+    covered = np.full(len(rows), NOWHERE)
     for index, row, count in runs(np.array(rows, dtype=np.int64)):
-        assert (found[index : index + count] == NOWHERE).all()
-        found[index : index + count] = np.arange(row, row + count)
-    assert found.tolist() == rows
+        assert (covered[index : index + count] == NOWHERE).all()
+        covered[index : index + count] = np.arange(row, row + count)
+    assert covered.tolist() == rows
 
 
 def expected_rows(
@@ -147,18 +147,18 @@ def test_the_base_as_tokenizer_source_keeps_its_tokens_exactly(
 def test_advice_on_vocabularies_is_in_the_language_of_the_file(tmp_path, foreign: bool):
     base = folder_of(tmp_path / "base", list("abcd"))
     expert = folder_of(tmp_path / "longer", list("abcdx"), seed=1)
-    other = folder_of(tmp_path / "other", list("abcdxy"), seed=2)
+    third = folder_of(tmp_path / "other", list("abcdxy"), seed=2)
     ids = {"a": 0, "b": 1, "c": 2, "d": 3, "e": 7}
     gaps = folder_of(tmp_path / "gaps", list("abcd"))
     (gaps / "vocab.json").write_text(json.dumps(ids))
     recipes = [
         recipe_over(base, [expert]),
-        recipe_over(gaps, [expert, other], vocabulary=Vocabulary.UNION),
+        recipe_over(gaps, [expert, third], vocabulary=Vocabulary.UNION),
     ]
     if foreign:
         recipes = [
             load_recipe(mergekit_file(tmp_path, base, [expert])),
-            load_recipe(mergekit_file(tmp_path, gaps, [expert, other], tokenizer_source="union")),
+            load_recipe(mergekit_file(tmp_path, gaps, [expert, third], tokenizer_source="union")),
         ]
     for recipe in recipes:
         with pytest.raises(WorkbenchError) as caught:
@@ -170,8 +170,8 @@ def test_advice_on_vocabularies_is_in_the_language_of_the_file(tmp_path, foreign
 def test_what_was_matched_and_left_out_is_told(tmp_path):
     base = folder_of(tmp_path / "base", list("abcd"))
     expert = folder_of(tmp_path / "one", list("bxyza"), seed=1)
-    other = folder_of(tmp_path / "two", list("abcdz"), seed=2)
-    check = check_of(prepared_of(base, expert, other))
+    second = folder_of(tmp_path / "two", list("abcdz"), seed=2)
+    check = check_of(prepared_of(base, expert, second))
     assert check.verdict is CheckVerdict.NOTE
     assert "2 have other rows here, 2 of the base's tokens are missing" in check.sentence
     assert "1 new tokens (`z`) are added" in check.sentence
@@ -193,10 +193,10 @@ def test_the_base_can_keep_its_rows(tmp_path, tokens: list[str] | None):
     base = folder_of(tmp_path / "base", list("abcd"))
     expert = folder_of(tmp_path / "one", tokens, seed=1)
     prepared = prepared_of(base, expert, vocabulary="base")
-    kept = {row.name for row in prepared.plan.rows if row.disposition is Disposition.BASE}
-    assert kept == {EMBEDDING, HEAD, HEAD_BIAS}
+    of_base = {row.name for row in prepared.plan.rows if row.disposition is Disposition.BASE}
+    assert of_base == {EMBEDDING, HEAD, HEAD_BIAS}
     result = merged_tensors(prepared, tmp_path / "store")
-    assert all(torch.equal(result[name], weights(base)[name]) for name in kept)
+    assert all(torch.equal(result[name], weights(base)[name]) for name in of_base)
     assert torch.allclose(result["norm"], weights(expert)["norm"])
     assert check_of(prepared).verdict is not CheckVerdict.WARNING
 
@@ -271,11 +271,11 @@ BASE = list("abcd")
 
 def tokens_beside(store: Path) -> dict[str, int]:
     """The token → id map of the merged model."""
-    found: dict[str, int] = {}
+    tokens: dict[str, int] = {}
     for name in ("vocab.json", "added_tokens.json"):
         if (store / "model" / name).exists():
-            found |= json.loads((store / "model" / name).read_text())
-    return found
+            tokens |= json.loads((store / "model" / name).read_text())
+    return tokens
 
 
 def mean_rows(folders: Sequence[Path], name: str, token: str) -> Tensor:
@@ -304,14 +304,14 @@ def test_rows_are_those_of_their_tokens_whatever_the_ids(
         folder_of(folder / "two", second, seed=2),
     ]
     prepared = prepared_of(base, *experts, vocabulary=vocabulary)
-    found = merged_tensors(prepared, folder / "store")
+    tensors = merged_tensors(prepared, folder / "store")
     ids = tokens_beside(folder / "store")
     assert set(ids) == set("abcdwx" if vocabulary == "tokens" else "abcdwxy")
     assert len(set(ids.values())) == len(ids)
     for name in (EMBEDDING, HEAD, HEAD_BIAS):
-        assert len(found[name]) > max(ids.values())
+        assert len(tensors[name]) > max(ids.values())
         for token, index in ids.items():
-            torch.testing.assert_close(found[name][index], mean_rows(experts, name, token))
+            torch.testing.assert_close(tensors[name][index], mean_rows(experts, name, token))
 
 
 @pytest.mark.parametrize("method", sorted(n for n, m in METHODS.items() if not needs_data(m)))
@@ -322,15 +322,15 @@ def test_a_new_row_is_the_weighted_mean_under_every_method(tmp_path, method: str
     folders = [
         folder_of(tmp_path / f"e{n}", list("abcdx"), seed=n + 1) for n in range(max(count, 1))
     ]
-    given = [3.0, 1.0][: len(folders)]
+    factors = [3.0, 1.0][: len(folders)]
     recipe = Recipe(
         base_model=base,
-        models=tuple(ModelEntry(model=f, weight=w) for f, w in zip(folders, given, strict=True)),
+        models=tuple(ModelEntry(model=f, weight=w) for f, w in zip(folders, factors, strict=True)),
         merge_method=method,
         vocabulary=Vocabulary.TOKENS,
     )
-    found = merged_tensors(prepare(recipe), tmp_path / "store")
+    tensors = merged_tensors(prepare(recipe), tmp_path / "store")
     for name in (EMBEDDING, HEAD, HEAD_BIAS):
         rows = [weights(folder)[name][4] for folder in folders]
-        wanted = sum(w * row for w, row in zip(given, rows, strict=True)) / sum(given)
-        torch.testing.assert_close(found[name][4], wanted)
+        expected = sum(w * row for w, row in zip(factors, rows, strict=True)) / sum(factors)
+        torch.testing.assert_close(tensors[name][4], expected)
