@@ -235,8 +235,7 @@ def _inputs(model: Any, device: str) -> dict[str, list[Tensor | None]]:
 
     def size(key: str, otherwise: int) -> int:
         return next(
-            (v for config in inner if isinstance(v := getattr(config, key, 0), int) and v),
-            otherwise,
+            (v for part in inner if isinstance(v := getattr(part, key, 0), int) and v), otherwise
         )
 
     def integers(*shape: int) -> Tensor:

@@ -95,7 +95,7 @@ def matrices(base: Path) -> Iterator[tuple[int, int]]:
 def operations(base: Path, experts: int) -> float:
     """Operations of ACE's products over a model, if every layer is homogeneous."""
     cases = (
-        layers.Case(outputs=outputs, inputs=inputs, experts=experts, kind="hom.")
+        layers.LayerCase(outputs=outputs, inputs=inputs, experts=experts, kind="hom.")
         for outputs, inputs in matrices(base)
     )
     return sum(sum(layers.products(case)) for case in cases)

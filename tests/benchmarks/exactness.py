@@ -26,31 +26,37 @@ NORM = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
-    """``ratio``: of the base's norm to that of the task vectors. ``condition``: of S, about."""
+class ExactnessCase:
+    """Random task vectors of one kind."""
 
     dtype: torch.dtype
+    """In which base and experts are stored."""
     ratio: float
+    """The base's norm by that of the largest task vector."""
     condition: float
+    """Of S, about."""
     heterogeneous: bool
+    """Whether the experts differ in their norms, and ACE treats them so."""
     shape: tuple[int, int]
+    """Outputs and inputs."""
     experts: int
+    """How many."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ErrorShares:
     """Shares of the merged change: what may be missed, what is, and what rounding the merged
     weights to the experts' format changes. ``numbers``: the first words on them.
     """
 
-    case: Case
+    case: ExactnessCase
     allowed: float
     missed: float
     rounding: float
     numbers: str
 
 
-def measured(case: Case, seed: int = 0) -> Row:
+def measured(case: ExactnessCase, seed: int = 0) -> ErrorShares:
     """Merge random task vectors of that kind, and compare with the formula in float64."""
     base, deltas = _rounded(case, seed)
     weights = [1.0] * case.experts
@@ -63,7 +69,7 @@ def measured(case: Case, seed: int = 0) -> Row:
     expected = torch.from_numpy(ace_oracle.ace_oracle(exact, epsilon=epsilon, tau=tau).merged)
     size = float(expected.norm())
     weight = base.double() + expected
-    return Row(
+    return ErrorShares(
         case=case,
         allowed=tolerance.relative(size),
         missed=float((merged.delta.double() - expected).norm()) / size,
@@ -72,7 +78,7 @@ def measured(case: Case, seed: int = 0) -> Row:
     )
 
 
-def _rounded(case: Case, seed: int) -> tuple[Tensor, list[Tensor]]:
+def _rounded(case: ExactnessCase, seed: int) -> tuple[Tensor, list[Tensor]]:
     """Base and task vectors, float32, of weights that are stored in the format."""
     generator = torch.Generator().manual_seed(seed)
     sizes = norms(case.experts, NORM, 5.0 if case.heterogeneous else 1.0)
@@ -82,7 +88,7 @@ def _rounded(case: Case, seed: int) -> tuple[Tensor, list[Tensor]]:
     return base, [(base + delta).to(case.dtype).float() - base for delta in deltas]
 
 
-def _ridge(deltas: Sequence[Tensor], case: Case) -> float:
+def _ridge(deltas: Sequence[Tensor], case: ExactnessCase) -> float:
     """ε for the condition number, from the largest eigenvalue of S₀ = Σ_t w_t Σ̂_t."""
     centred = [(delta - delta.mean(dim=0)).double() for delta in deltas]
     weights = [1 / float(tilde.norm()) ** 2 if case.heterogeneous else 1.0 for tilde in centred]
@@ -91,12 +97,12 @@ def _ridge(deltas: Sequence[Tensor], case: Case) -> float:
     return float(torch.linalg.matrix_norm(rows, 2)) ** 2 / (case.condition * math.fsum(weights))
 
 
-def cases(shape: tuple[int, int], experts: int) -> Iterator[Case]:
+def cases(shape: tuple[int, int], experts: int) -> Iterator[ExactnessCase]:
     """All of the sweep."""
     dtypes = (torch.float32, torch.float16, torch.bfloat16)
     combinations = product((False, True), dtypes, (3.0, 30.0, 300.0), (1e1, 1e3, 1e5))
     for heterogeneous, dtype, ratio, condition in combinations:
-        yield Case(
+        yield ExactnessCase(
             dtype=dtype,
             ratio=ratio,
             condition=condition,

@@ -62,7 +62,8 @@ class Merged:
 def main(arguments: list[str] | None = None) -> int:
     """Every part in turn; returns how many failed."""
     options = _options(arguments)
-    recipe, device = load_recipe(options.recipe), resolve_device(options.device)
+    recipe = load_recipe(options.recipe)
+    device = resolve_device(options.device)
     describe(device)
     parts: dict[str, Callable[[Path], None]] = {
         "fresh processes": lambda folder: fresh(options.recipe, options.device, folder, options),

@@ -68,10 +68,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100, help="of what learns")
     parser.add_argument("--patience", type=int, help="of ours; 0: no stopping criterion either")
     parser.add_argument("--limit", type=int, default=400, help="held-out images of a task")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        side, _, method = options.one.partition(":")
+    if options.child:
+        side, _, method = options.child.partition(":")
         print(json.dumps(measured(side, method, options)))
         return
     say(f"{'method':<18}{'share':>14}{'processor s':>18}{'peak MB':>16}   (ours, FusionBench)")
@@ -87,7 +87,7 @@ def main() -> None:
 
 def child(side: str, method: str, options: argparse.Namespace) -> dict[str, float]:
     """One method of one side, in a process of its own."""
-    command = [sys.executable, "-m", "tests.benchmarks.fusion_bench", "--one", f"{side}:{method}"]
+    command = [sys.executable, "-m", "tests.benchmarks.fusion_bench", "--child", f"{side}:{method}"]
     command += ["--steps", str(options.steps), "--limit", str(options.limit)]
     command += [] if options.patience is None else ["--patience", str(options.patience)]
     done = subprocess.run(command, capture_output=True, text=True)

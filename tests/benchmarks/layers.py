@@ -51,7 +51,7 @@ def integers(text: str) -> list[int]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class LayerCase:
     """One row of the table. ``together``: layers that ours merges at once."""
 
     outputs: int
@@ -80,15 +80,21 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """Medians in seconds a layer (``literal``: None where left out); ``numbers``: in which."""
+class LayerTimes:
+    """One row of the table: medians, in seconds a layer."""
 
-    case: Case
+    case: LayerCase
+    """What was merged."""
     literal: float | None
+    """The published procedure's time; None where it is left out."""
     ours: float
+    """Our time."""
     floor: float
+    """The time of the products alone, at the rate of this machine."""
     numbers: str
+    """In which ours computes: float64 or float32."""
     rounds: int
+    """How often each was timed."""
 
     def line(self) -> str:
         """Under ``HEADER``."""
@@ -115,7 +121,7 @@ class Rounded(Sequence[Tensor]):
         return self._experts[index].float().sub_(self._base)
 
 
-def deltas_of(case: Case, device: torch.device) -> Sequence[Tensor]:
+def deltas_of(case: LayerCase, device: torch.device) -> Sequence[Tensor]:
     generator = torch.Generator().manual_seed(0)
     ratio = 20.0 if case.heterogeneous else 1.0
     deltas = [
@@ -129,7 +135,7 @@ def deltas_of(case: Case, device: torch.device) -> Sequence[Tensor]:
     return Rounded(base, [(base.float() + delta).bfloat16() for delta in deltas])
 
 
-def products(case: Case) -> tuple[float, float]:
+def products(case: LayerCase) -> tuple[float, float]:
     """FLOPs of the necessary products over the experts, and of what comes after.
 
     A symmetric product counts half. Eigenvalues, copies and additions do not count.
@@ -151,7 +157,7 @@ def products(case: Case) -> tuple[float, float]:
     return float(sums), float(after)
 
 
-def least_seconds(case: Case, rate: float) -> float:
+def least_seconds(case: LayerCase, rate: float) -> float:
     """About what one round takes, warm-up and literal procedure included; ``rate`` in float64."""
     o = case.outputs
     i = case.inputs
@@ -179,7 +185,7 @@ class Stopwatch:
             torch.cuda.synchronize(self.device)
 
 
-def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row:
+def measure(case: LayerCase, seconds: Stopwatch, rounds: int, patience: float) -> LayerTimes:
     """Alternate the contestants; fewer rounds where one round outlasts ``patience`` seconds.
 
     The rates of products are measured between them.
@@ -213,7 +219,7 @@ def measure(case: Case, seconds: Stopwatch, rounds: int, patience: float) -> Row
         for lengths, contestant in zip(times, contestants, strict=True):
             lengths.append(seconds(contestant))
     medians = [statistics.median(lengths) for lengths in times]
-    return Row(
+    return LayerTimes(
         case=case,
         literal=medians[1] if len(medians) > 1 else None,
         ours=medians[0] / case.together,
@@ -235,7 +241,7 @@ def _numbers(merged: Merged) -> str:
     return "float64" if "float64" in merged.diagnostics.precision else "float32"
 
 
-def _literal_fits(case: Case, device: torch.device) -> bool:
+def _literal_fits(case: LayerCase, device: torch.device) -> bool:
     """It holds 2T + 6 matrices I × I in float32 at a time."""
     needed = 4 * (2 * case.experts + 6) * case.inputs**2
     if device.type == "cuda":
@@ -245,6 +251,6 @@ def _literal_fits(case: Case, device: torch.device) -> bool:
 
 def cases(
     shapes: list[tuple[int, int]], counts: list[int], kinds: list[str], together: list[int]
-) -> Iterator[Case]:
+) -> Iterator[LayerCase]:
     for (outputs, inputs), experts, kind, layers in product(shapes, counts, kinds, together):
-        yield Case(outputs=outputs, inputs=inputs, experts=experts, kind=kind, together=layers)
+        yield LayerCase(outputs=outputs, inputs=inputs, experts=experts, kind=kind, together=layers)

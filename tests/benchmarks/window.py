@@ -88,7 +88,9 @@ def main() -> None:
 def _print_start_up() -> None:
     series = start_up()
     for kind in ("processor_seconds", "seconds"):
-        bare, ours = (statistics.median(getattr(run, kind) for run in runs) for runs in series)
+        bare, ours = (
+            statistics.median(getattr(attempt, kind) for attempt in runs) for runs in series
+        )
         what = kind.replace("_", " ")
         print(f"start-up: bare window {bare:.2f} {what}, ours {ours:.2f}, ratio {ours / bare:.2f}")
 

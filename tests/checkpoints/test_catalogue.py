@@ -13,7 +13,7 @@ from ace_gui.checkpoints.adapters import is_adapter, open_adapter
 from ace_gui.checkpoints.index import open_checkpoint
 from ace_gui.checkpoints.pickle_conversion import convert_pickle
 from ace_gui.errors import CheckpointError, PickleConsentError
-from tests.helpers.catalogue import ADAPTERS, CONVERTED, OPENED, UNSUPPORTED, Case, Unsupported
+from tests.helpers.catalogue import ADAPTERS, CONVERTED, OPENED, UNSUPPORTED, BadInput, Unsupported
 from tests.helpers.faults import complaint
 
 
@@ -23,7 +23,7 @@ def folder(tmp_path) -> Path:
     return tmp_path / "expert-a"
 
 
-def check(error: CheckpointError, case: Case) -> None:
+def check(error: CheckpointError, case: BadInput) -> None:
     assert case.sentence in error.sentence
     assert "expert-a" in error.sentence
     assert error.path is not None
@@ -31,14 +31,14 @@ def check(error: CheckpointError, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", OPENED, ids=str)
-def test_opened(case: Case, folder: Path):
+def test_opened(case: BadInput, folder: Path):
     with pytest.raises(CheckpointError) as caught:
         open_checkpoint(case.make(folder))
     check(caught.value, case)
 
 
 @pytest.mark.parametrize("case", CONVERTED, ids=str)
-def test_converted_with_consent(case: Case, folder: Path):
+def test_converted_with_consent(case: BadInput, folder: Path):
     path = case.make(folder)
     with pytest.raises(PickleConsentError):
         open_checkpoint(path)
@@ -48,7 +48,7 @@ def test_converted_with_consent(case: Case, folder: Path):
 
 
 @pytest.mark.parametrize("case", ADAPTERS, ids=str)
-def test_adapters(case: Case, folder: Path):
+def test_adapters(case: BadInput, folder: Path):
     with pytest.raises(CheckpointError) as caught:
         open_adapter(case.make(folder))
     check(caught.value, case)

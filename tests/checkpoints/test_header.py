@@ -87,14 +87,14 @@ def test_a_truncated_file_is_not_taken_for_a_pickle(file: Path):
 @pytest.mark.parametrize(
     ("header", "size", "sentence"),
     [
-        ({"a": F32}, -1, "Incomplete: expected {whole} bytes, found {found}."),
+        ({"a": F32}, -1, "Incomplete: expected {longer} bytes, found {length}."),
         ({"a": entry("F32", [2], 4, 12)}, 4, "Gap of 4 bytes before `a`."),
     ],
 )
 def test_layout(file: Path, header: dict[str, object], size: int, sentence: str):
     raw_file(file, header, b"\0" * (8 + size))
     length = file.stat().st_size
-    assert sentence.format(whole=length + 1, found=length) in refused(file).sentence
+    assert sentence.format(longer=length + 1, length=length) in refused(file).sentence
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,9 @@ def test_no_repetition_of_repetitions_takes_for_ever(nested: int):
 
 def test_a_rank_for_each_of_many_modules_is_found_at_once():
     ranks = {f"layers.{n}.q_proj": n + 1 for n in range(600)}
-    settings = AdapterSettings(rank_pattern=ranks, alpha_pattern=ranks)
+    adapter_settings = AdapterSettings(rank_pattern=ranks, alpha_pattern=ranks)
     started = time.monotonic()
-    assert [settings.rank_of(f"model.{name}") for name in list(ranks)[-20:]] == list(
+    assert [adapter_settings.rank_of(f"model.{name}") for name in list(ranks)[-20:]] == list(
         range(581, 601)
     )
     assert time.monotonic() - started < 1

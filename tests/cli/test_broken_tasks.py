@@ -48,7 +48,7 @@ def _save_clip(folder: Path, seed: int) -> None:
 
 
 @dataclass(frozen=True)
-class Case:
+class WorkingTask:
     """``save``: writes a model; ``rows``: good data; ``keys``: of the task."""
 
     save: Callable[[Path, int], Any]
@@ -58,26 +58,26 @@ class Case:
 
 TEXT: Final = {"text": "the cat sat"}
 CASES: Final = {
-    TaskKind.IMAGE_CLASSIFICATION: Case(
+    TaskKind.IMAGE_CLASSIFICATION: WorkingTask(
         lambda folder, seed: save_vit(folder, ("no", "yes"), seed=seed)
     ),
-    TaskKind.CLIP_ZERO_SHOT: Case(_save_clip, keys={"labels": ["no", "yes"]}),
-    TaskKind.TEXT_CLASSIFICATION: Case(
+    TaskKind.CLIP_ZERO_SHOT: WorkingTask(_save_clip, keys={"labels": ["no", "yes"]}),
+    TaskKind.TEXT_CLASSIFICATION: WorkingTask(
         _bert("SequenceClassification"), [{**TEXT, "label": "yes"}, {**TEXT, "label": "no"}]
     ),
-    TaskKind.REGRESSION: Case(
+    TaskKind.REGRESSION: WorkingTask(
         lambda folder, seed: save_bert(folder, "SequenceClassification", seed=seed, num_labels=1),
         [{**TEXT, "label": 1.5}, {**TEXT, "label": 2.5}],
     ),
-    TaskKind.TOKEN_CLASSIFICATION: Case(
+    TaskKind.TOKEN_CLASSIFICATION: WorkingTask(
         _bert("TokenClassification"), [{"tokens": ["the", "cat"], "tags": ["no", "yes"]}]
     ),
-    TaskKind.MULTIPLE_CHOICE: Case(
+    TaskKind.MULTIPLE_CHOICE: WorkingTask(
         lambda folder, seed: save_gpt2(folder, seed=seed),
         [{**TEXT, "choices": ["good", "bad"], "label": 1}],
     ),
-    TaskKind.CAUSAL_LM: Case(lambda folder, seed: save_gpt2(folder, seed=seed), [TEXT]),
-    TaskKind.TEXT_TO_TEXT: Case(
+    TaskKind.CAUSAL_LM: WorkingTask(lambda folder, seed: save_gpt2(folder, seed=seed), [TEXT]),
+    TaskKind.TEXT_TO_TEXT: WorkingTask(
         lambda folder, seed: save_chat_model(folder, seed=seed),
         [{**TEXT, "label": "2"}],
         {"max_new_tokens": 2},

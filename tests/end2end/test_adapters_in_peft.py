@@ -259,7 +259,7 @@ KINDS: dict[str, tuple[Mapping[str, Any], Callable[[str], Mapping[str, Any]]]] =
 }
 
 
-class Family(NamedTuple):
+class PeftFamily(NamedTuple):
     name: str
     base: Path
     adapters: Sequence[Path]
@@ -281,17 +281,17 @@ def merges() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
+def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PeftFamily:
     """A base with two adapters, for every method that merges them."""
     kind, name = request.param
     folder = tmp_path_factory.mktemp("family")
     base_of(name, folder)
     adapters = trained(name, folder, **KINDS[kind][1](name))
-    return Family(name, folder / "base", adapters, logits(opened(name, folder / "base")))
+    return PeftFamily(name, folder / "base", adapters, logits(opened(name, folder / "base")))
 
 
 @pytest.mark.parametrize(("family", "method"), list(merges()), indirect=["family"])
-def test_a_merge_of_adapters_is_loaded(family: Family, method: str, tmp_path: Path) -> None:
+def test_a_merge_of_adapters_is_loaded(family: PeftFamily, method: str, tmp_path: Path) -> None:
     name, base, experts, before = family
     outs = {}
     for output in ("model", "adapter"):

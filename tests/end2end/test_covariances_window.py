@@ -50,23 +50,13 @@ def test_the_experts_inputs_are_measured_shown_and_merged_with(
 
     by_library = ace_gui.inspect(recipe, covariances=True, device="cpu").covariances
     expected = {(match.name, match.expert): match for match in by_library}
-    matches = session.results.findings.matches(session.draft.measured_key())
-    in_window = {
-        (match.name, match.expert): match
-        for layer_matches in matches.values()
-        for match in layer_matches
-    }
-    assert in_window == expected
-    assert len(matches) == len(session.layers.merged) == 24
+    by_layer = session.results.findings.matches(session.draft.measured_key())
+    in_window = [match for matches in by_layer.values() for match in matches]
+    assert {(match.name, match.expert): match for match in in_window} == expected
+    assert len(by_layer) == len(session.layers.merged) == 24
     sheet = {column.title: list(column.values) for column in panel.sheet.columns}
-    match = expected[session.selection, "digits"]
-    assert sheet["digits"] == [
-        match.overlap,
-        match.chance,
-        match.centred,
-        match.others,
-        match.cosine,
-    ]
+    row = expected[session.selection, "digits"]
+    assert sheet["digits"] == [row.overlap, row.chance, row.centred, row.others, row.cosine]
     pair = [expected[session.selection, name] for name in ("digits", "shapes")]
     agree = sum(match.centred > match.others for match in pair)
     assert panel.plot.caption.full_text.startswith(f"{agree} of 2 estimates match their")

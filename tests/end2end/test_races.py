@@ -19,7 +19,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from tests.helpers.checkpoints import save_model
 from tests.helpers.merges import files
-from tests.helpers.racing import DONE, KILLED, Task, Worker
+from tests.helpers.racing import DONE, KILLED, TimedAction, Worker
 from tests.helpers.recipes import recipe_over
 
 TOLD = ("Another merge or export", "is not empty", "cannot be continued")
@@ -53,20 +53,24 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Races:
-    """Two workers that do ``action`` to two things into one place, one a thing.
-
-    ``expected``: what comes of each when nobody is in its way. ``reported``: how often one was told
-    that it cannot be done. ``seconds``: what one takes.
-    """
+    """Two workers that do the same to two things into one place, one a thing."""
 
     workers: tuple[Worker, Worker]
+    """Processes that begin at a moment of the system's clock."""
     action: str
+    """What they do, as in ``TimedAction``."""
     folder: Path
+    """Where every race has a folder of its own."""
     things: tuple[Path, Path]
+    """The recipes or stores that they do it to, one for each worker."""
     moments: random.Random = field(default_factory=lambda: random.Random(0))
+    """Draws how long after the moment each begins, and whom to kill when."""
     expected: dict[Path, dict[str, bytes]] = field(default_factory=dict)
+    """What comes of each thing when nobody is in its way: files by their names."""
     reported: int = 0
+    """How often a worker was told that it cannot be done."""
     seconds: float = 0.0
+    """What one takes alone."""
 
     def run(self, count: int) -> None:
         for number, (worker, thing) in enumerate((w, t) for t in self.things for w in self.workers):
@@ -83,7 +87,7 @@ class Races:
 
     def alone(self, worker: Worker, thing: Path, path: Path) -> None:
         started = time.monotonic()
-        worker.begin(Task(self.action, thing, path / "out"))
+        worker.begin(TimedAction(self.action, thing, path / "out"))
         assert worker.end() == DONE
         self.seconds = time.monotonic() - started
         contents = files(path / "out")
@@ -97,7 +101,7 @@ class Races:
         for worker, thing in zip(self.workers, self.things, strict=True):
             delay = self.moments.uniform(0, self.seconds)
             resume = self.moments.random() < 0.5
-            worker.begin(Task(self.action, thing, out, resume, moment + delay))
+            worker.begin(TimedAction(self.action, thing, out, resume, moment + delay))
         if self.moments.random() < 0.3:
             time.sleep(self.moments.uniform(0, 2 * self.seconds))
             self.moments.choice(self.workers).kill()
@@ -116,7 +120,7 @@ class Races:
         elif out.exists():  # killed before it could say so
             assert files(out) in self.expected.values()
         else:  # nothing that a killed one left stands in the way
-            self.workers[0].begin(Task(self.action, self.things[0], out))
+            self.workers[0].begin(TimedAction(self.action, self.things[0], out))
             assert self.workers[0].end() == DONE
             assert files(out) == self.expected[self.things[0]]
         if KILLED not in ends:
@@ -169,7 +173,7 @@ def conversions(workers: Both, models: Path, folder: Path, count: int) -> None:
     for number in range(count):
         cache = folder / str(number)
         for worker in workers:
-            worker.begin(Task("converting", pickle, cache, moment=time.monotonic() + 0.02))
+            worker.begin(TimedAction("converting", pickle, cache, moment=time.monotonic() + 0.02))
         killed = moments.random() < 0.3
         if killed:
             time.sleep(moments.uniform(0.02, 0.08))

@@ -17,7 +17,7 @@ import transformers
 from tests.architecture.model_classes import families
 from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
-from tests.helpers.tied_cells import KINDS, STORED, Family, loaded
+from tests.helpers.tied_cells import KINDS, STORED, TiedInputs, loaded
 from tests.helpers.tied_models import tied_classes, tiny
 from tests.helpers.time_limits import OutOfTime, time_limit
 
@@ -35,8 +35,8 @@ SECONDS = 900
 METHODS = ("ties", "dare_linear", "della", "breadcrumbs", "slerp", "ace")
 
 
-def family(name: str, folder: Path) -> Family:
-    return Family(tiny(getattr(transformers, name)), folder)
+def family(name: str, folder: Path) -> TiedInputs:
+    return TiedInputs(tiny(getattr(transformers, name)), folder)
 
 
 @pytest.mark.parametrize("stored", STORED)
@@ -85,7 +85,7 @@ def problems_of(model_class: type[Any], folder: Path) -> list[str]:
         model = tiny(model_class)
     except Exception:  # each class fails on its default config in its own way
         return []
-    cells = list(Family(model, folder).cells())
+    cells = list(TiedInputs(model, folder).cells())
     made = [cell for cell in cells if not cell.skipped]
     if not made:
         return ["no cell can be made"]

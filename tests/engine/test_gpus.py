@@ -190,9 +190,9 @@ def test_rocm_goes_the_same_way_and_says_that_it_was_not_tried(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _index: properties)
-    (gpu,) = capabilities.gpus()
-    assert gpu.architecture == "gfx90a"
-    assert "not tried" in gpu.title
+    (device,) = capabilities.gpus()
+    assert device.architecture == "gfx90a"
+    assert "not tried" in device.title
 
 
 def test_a_driver_that_is_half_there_stops_nothing(monkeypatch):

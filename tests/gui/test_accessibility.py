@@ -166,7 +166,8 @@ def test_f11_or_a_double_click_shows_a_panel_alone_and_all_again(loaded, qtbot, 
 
 
 def test_the_inputs_fold_in_a_narrow_window_and_stay_as_the_person_wants(loaded, qtbot):
-    column, line = loaded.workspace.left, loaded.fontMetrics().height()
+    column = loaded.workspace.left
+    line = loaded.fontMetrics().height()
     loaded.resize(100 * line, 60 * line)
     assert not column.is_folded
     loaded.resize(80 * line, 60 * line)

@@ -19,14 +19,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AceCase:
-    """``deltas``: (T, m, n), values exactly representable in float32 unless ``double``."""
+    """Task vectors of one tensor, and the parameters with which ACE merges them."""
 
     name: str
+    """Also of the test that merges it."""
     deltas: Array = field(repr=False)
+    """(T, m, n): experts, outputs, inputs."""
     epsilon: float = 1e-5
+    """ε, the ridge."""
     tau: float = 0.3
+    """τ, above which γ is heterogeneous."""
     k_frac: float = 0.3
+    """The share of directions that are refined."""
     double: bool = False
+    """Whether the values are of float64; else float32 holds them exactly."""
 
     def __str__(self) -> str:
         return self.name
@@ -136,7 +142,7 @@ def _rounded(case: AceCase) -> AceCase:
     return AceCase(case.name, deltas, case.epsilon, case.tau, case.k_frac)
 
 
-class Counted(Sequence[torch.Tensor]):
+class CountedDeltas(Sequence[torch.Tensor]):
     """Task vectors that count how often they are read."""
 
     def __init__(self, deltas: Sequence[torch.Tensor]) -> None:

@@ -21,7 +21,7 @@ F32 = entry("F32", [2], 0, 8)
 
 
 @dataclass(frozen=True)
-class Case:
+class BadInput:
     """``make`` puts the bad input into a folder and returns what is opened."""
 
     number: int
@@ -97,70 +97,72 @@ def absent_tensor(folder: Path) -> Path:
 QUANTISED = "Merging needs BF16, FP16 or FP32; dequantise first."
 
 OPENED = [
-    Case(1, file(b""), "File is empty (0 bytes). Download it again."),
-    Case(
+    BadInput(1, file(b""), "File is empty (0 bytes). Download it again."),
+    BadInput(
         2,
         file(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
         "This is a Git LFS placeholder, not the weights. Run `git lfs pull`.",
     ),
-    Case(3, file(b"<!doctype html><html></html>"), "This is a web page, not a model."),
-    Case(
+    BadInput(3, file(b"<!doctype html><html></html>"), "This is a web page, not a model."),
+    BadInput(
         4,
         lambda folder: zip_file(folder / "model.safetensors", pickled({})),
         "Contents are a PyTorch pickle despite the name.",
     ),
-    Case(4, file(pickled({"a": 1})), "Contents are a PyTorch pickle despite the name."),
-    Case(
+    BadInput(4, file(pickled({"a": 1})), "Contents are a PyTorch pickle despite the name."),
+    BadInput(
         5,
         file(struct.pack("<Q", 9000) + b"{" + bytes(91)),
         "Header claims 9000 bytes; the file has 100. Likely truncated.",
     ),
-    Case(6, large_header, "Header too large (20000000); the limit is 10000000."),
-    Case(7, header({"a": F32}, 7), "Incomplete: expected "),
-    Case(8, header({"a": F32}, 11), "3 unexpected bytes after the last tensor."),
-    Case(
+    BadInput(6, large_header, "Header too large (20000000); the limit is 10000000."),
+    BadInput(7, header({"a": F32}, 7), "Incomplete: expected "),
+    BadInput(8, header({"a": F32}, 11), "3 unexpected bytes after the last tensor."),
+    BadInput(
         9,
         header({"a": F32, "b": entry("F32", [2], 4, 12)}, 12),
         "`b` overlaps `a`; the file is malformed.",
     ),
-    Case(10, header({"a": F32, "b": entry("F32", [2], 12, 20)}, 20), "Gap of 4 bytes before `b`."),
-    Case(
+    BadInput(
+        10, header({"a": F32, "b": entry("F32", [2], 12, 20)}, 20), "Gap of 4 bytes before `b`."
+    ),
+    BadInput(
         11,
         header('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":1}'),
         "Tensor `a` is defined twice.",
     ),
-    Case(
+    BadInput(
         12,
         header({"a": entry("F32", [2, 2**64 - 2], 0, 8)}),
         "Tensor `a` declares an impossible size.",
     ),
-    Case(
+    BadInput(
         13, header({"a": entry("F32", [0, 2**63], 0, 0)}), "Tensor `a` declares an impossible size."
     ),
-    Case(14, header({"a": entry("F9", [2], 0, 8)}), "Unknown number format `F9` in `a`."),
-    Case(15, header({"a": entry("F4", [16], 0, 8)}), f"`a` is quantised (F4). {QUANTISED}"),
-    Case(
+    BadInput(14, header({"a": entry("F9", [2], 0, 8)}), "Unknown number format `F9` in `a`."),
+    BadInput(15, header({"a": entry("F4", [16], 0, 8)}), f"`a` is quantised (F4). {QUANTISED}"),
+    BadInput(
         15,
         header({"a": entry("F6_E2M3", [8], 0, 6)}, 6),
         f"`a` is quantised (F6_E2M3). {QUANTISED}",
     ),
-    Case(
+    BadInput(
         15, header({"a": entry("F8_E8M0", [8], 0, 8)}), f"`a` is quantised (F8_E8M0). {QUANTISED}"
     ),
-    Case(15, quantised("a", torch.float8_e4m3fn), f"`a` is quantised (F8_E4M3). {QUANTISED}"),
-    Case(15, quantised("q.qweight"), f"`q.qweight` is quantised (GPTQ or AWQ). {QUANTISED}"),
-    Case(15, quantised("q.absmax"), f"`q.absmax` is quantised (bitsandbytes). {QUANTISED}"),
-    Case(15, configured("awq"), f"is quantised (awq). {QUANTISED}"),
-    Case(16, pipe, "Not a regular file."),
-    Case(16, device, "Not a regular file."),
-    Case(16, directory, "Not a regular file."),
-    Case(
+    BadInput(15, quantised("a", torch.float8_e4m3fn), f"`a` is quantised (F8_E4M3). {QUANTISED}"),
+    BadInput(15, quantised("q.qweight"), f"`q.qweight` is quantised (GPTQ or AWQ). {QUANTISED}"),
+    BadInput(15, quantised("q.absmax"), f"`q.absmax` is quantised (bitsandbytes). {QUANTISED}"),
+    BadInput(15, configured("awq"), f"is quantised (awq). {QUANTISED}"),
+    BadInput(16, pipe, "Not a regular file."),
+    BadInput(16, device, "Not a regular file."),
+    BadInput(16, directory, "Not a regular file."),
+    BadInput(
         17,
         escaping_index,
         "The index points outside the model's folder. Refused: the model may be malicious.",
     ),
-    Case(18, missing_shard, "Shard 3 of 7 is missing."),
-    Case(18, absent_tensor, "`layer.2.weight` should be in shard 3 but is not."),
+    BadInput(18, missing_shard, "Shard 3 of 7 is missing."),
+    BadInput(18, absent_tensor, "`layer.2.weight` should be in shard 3 but is not."),
 ]
 
 
@@ -189,24 +191,24 @@ def torchscript(folder: Path) -> Path:
 
 
 CONVERTED = [
-    Case(
+    BadInput(
         19,
         pickle_of({"a": Call(os.system, ("exit 1",))}),
         "Contains executable code (`posix.system`). Blocked; nothing was run.",
     ),
-    Case(20, compressed, "bytes would expand to 1000"),
-    Case(
+    BadInput(20, compressed, "bytes would expand to 1000"),
+    BadInput(
         21,
         pickle_of({"a": view(Reference("0", 1), (2**20, 2**20), (0, 0))}),
         "`a` claims 4398046511104 bytes; its storage holds 4.",
     ),
-    Case(
+    BadInput(
         22,
         whole_module,
         "Contains a program (`torch.nn.modules.linear.Linear`), not just weights. Ask for "
         "safetensors.",
     ),
-    Case(
+    BadInput(
         22, torchscript, "Contains a program (TorchScript), not just weights. Ask for safetensors."
     ),
 ]
@@ -229,8 +231,10 @@ def lonely_factor(folder: Path) -> Path:
 
 
 ADAPTERS = [
-    Case(24, adapter(outputs_rank=8, inputs_rank=2), "`q_proj`: A is 2×4, B is 6×8; ranks differ."),
-    Case(24, lonely_factor, "`q_proj` has A but no B."),
+    BadInput(
+        24, adapter(outputs_rank=8, inputs_rank=2), "`q_proj`: A is 2×4, B is 6×8; ranks differ."
+    ),
+    BadInput(24, lonely_factor, "`q_proj` has A but no B."),
 ]
 
 

@@ -21,7 +21,7 @@ KILLED = "killed"
 
 
 @dataclass(frozen=True)
-class Task:
+class TimedAction:
     """``action`` of ``what`` into ``out``, at a moment of the system's clock."""
 
     action: str
@@ -31,7 +31,7 @@ class Task:
     moment: float = 0.0
 
 
-def merging(task: Task) -> None:
+def merging(task: TimedAction) -> None:
     """``ace-gui merge``."""
     from ace_gui.engine.workflow import Options, merge_to_folder
     from ace_gui.recipe.recipe_file import load_recipe
@@ -41,7 +41,7 @@ def merging(task: Task) -> None:
     deque(merge_to_folder(recipe, task.out, options), maxlen=0)
 
 
-def exporting(task: Task) -> None:
+def exporting(task: TimedAction) -> None:
     """What the window does with a finished store."""
     from ace_gui.engine.output.exporting import export
     from ace_gui.recipe.output_forms import ModelExport
@@ -49,7 +49,7 @@ def exporting(task: Task) -> None:
     list(export(task.what, task.out, ModelExport(dtype="float64", gigabytes=30e-6)))
 
 
-def converting(task: Task) -> None:
+def converting(task: TimedAction) -> None:
     """A pickle into a cache."""
     from ace_gui.checkpoints.pickle_conversion import convert_pickle
 
@@ -71,7 +71,7 @@ def serve(pipe: Connection) -> None:
         pipe.send(outcome(task))
 
 
-def outcome(task: Task) -> str:
+def outcome(task: TimedAction) -> str:
     """``DONE``, the sentence of an error, or a traceback."""
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
@@ -90,7 +90,7 @@ class Worker:
         self._context = context
         self._start()
 
-    def begin(self, task: Task) -> None:
+    def begin(self, task: TimedAction) -> None:
         """Have it done at its moment; ``end`` waits for it."""
         self._pipe.send(task)
 

@@ -50,7 +50,7 @@ class Cell:
     skipped: str = ""
 
 
-class Family:
+class TiedInputs:
     """The inputs of one class in a folder, made when they are first needed."""
 
     def __init__(self, model: Any, folder: Path) -> None:

@@ -185,7 +185,8 @@ def test_ace_with_measured_covariances_is_its_equations_with_these(
     tau: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The transcription of the paper, with tr(Σ̂) C / Tr C wherever it takes Σ̂."""
-    deltas, centres = experts(3), [np.linspace(-0.2, 0.1 * t, 15) for t in range(3)]
+    deltas = experts(3)
+    centres = [np.linspace(-0.2, 0.1 * t, 15) for t in range(3)]
     grams = [spd(seed) + np.outer(mean, mean) for seed, mean in enumerate(centres)]
     grams = [np.float64(np.float32(gram)) for gram in grams]
     centres = [np.float64(np.float32(mean)) for mean in centres]

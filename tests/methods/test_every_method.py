@@ -230,7 +230,8 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
     cases = accepted_deltas(method, CASES["square"])
     deltas = [torch.tensor(case).float().reshape(-1) for case in cases]
     weights = [1.0] * len(cases)
-    extra, parameters = context(method, deltas), checked_parameters(method, {})
+    extra = context(method, deltas)
+    parameters = checked_parameters(method, {})
     expected = method.merge(deltas, weights, parameters, **extra).delta
     parts = list(zip(*(delta.split(100) for delta in deltas), strict=True))
     findings = extra.get("findings") or {}

@@ -120,7 +120,9 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(
 def test_what_was_made_by_another_source_of_a_method_is_not_used_again(
     folder: Path, tmp_path: Path
 ) -> None:
-    file, recipe, cpu = folder / "median.py", models(tmp_path), torch.device("cpu")
+    file = folder / "median.py"
+    recipe = models(tmp_path)
+    cpu = torch.device("cpu")
 
     def results(source: str) -> tuple[Any, str]:
         file.write_text(source)

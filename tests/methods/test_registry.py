@@ -67,13 +67,13 @@ SOURCES = {
 def test_other_defaults_than_the_sources_are_listed_with_their_reason(
     method: str, name: str
 ) -> None:
-    parameter = next(field for field in method_info(method).fields if field.name == name)
-    assert parameter.default != SOURCES[method, name]
-    assert parameter.differs
-    assert parameter.help.endswith(parameter.differs)
+    declared = next(field for field in method_info(method).fields if field.name == name)
+    assert declared.default != SOURCES[method, name]
+    assert declared.differs
+    assert declared.help.endswith(declared.differs)
     printed = " ".join(CliRunner().invoke(app, ["methods", method]).output.split())
     _, _, listed = printed.partition("Defaults that differ from the sources")
-    assert " ".join(parameter.differs.split()) in listed
+    assert " ".join(declared.differs.split()) in listed
     assert listed.count(f" {name} = ") == 1
 
 

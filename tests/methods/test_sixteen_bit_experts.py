@@ -72,8 +72,8 @@ def test_ties_keeps_all_that_are_as_large_as_the_last_one() -> None:
 
     parameters = {"density": 0.2, "trim": "tensor"}
     checked = checked_parameters(METHODS["ties"], parameters)
-    task_vector = METHODS["ties"].merge(list(deltas), [1.0] * T, checked).delta
-    assert oracle.relative_error(task_vector.double().numpy(), oracle.ties(exact, 0.2)) <= 1e-7
+    vector = METHODS["ties"].merge(list(deltas), [1.0] * T, checked).delta
+    assert oracle.relative_error(vector.double().numpy(), oracle.ties(exact, 0.2)) <= 1e-7
 
     forwards, backwards = (_ties_of_so_many(exact, 0.2, step) for step in (1, -1))
     assert oracle.relative_error(forwards, backwards) > 0.3

@@ -32,10 +32,10 @@ def test_tsv_m_adds_experts_that_share_no_direction() -> None:
 @pytest.mark.parametrize("T", [2, 3])
 def test_tsv_m_of_identical_experts_is_the_truncated_expert(T: int) -> None:
     delta = experts(1)[0]
-    task_vector = merged("tsv_m", np.repeat(delta[None], T, axis=0))
+    vector = merged("tsv_m", np.repeat(delta[None], T, axis=0))
     expected = oracle.truncate(delta, 12 // T)
     # Equal columns: the polar factors halve among them what one of them would carry.
-    assert_close(task_vector, expected)
+    assert_close(vector, expected)
 
 
 def test_tsv_m_leaves_out_directions_that_low_rank_experts_do_not_have() -> None:
@@ -107,10 +107,10 @@ def test_tsv_m_is_in_float64_where_float32_cannot_tell_directions_apart() -> Non
 
 def test_iso_c_keeps_the_nuclear_norm_and_evens_out_the_spectrum() -> None:
     for deltas in (experts(3), low_rank_deltas(2, 12, 15, 3, 1.0, 6)):
-        task_vector = merged("iso_c", deltas)
+        vector = merged("iso_c", deltas)
         total = deltas.sum(axis=0)
-        assert norm(task_vector, "nuc") == pytest.approx(norm(total, "nuc"), rel=1e-5)
-        values = np.linalg.svd(task_vector, compute_uv=False)
+        assert norm(vector, "nuc") == pytest.approx(norm(total, "nuc"), rel=1e-5)
+        values = np.linalg.svd(vector, compute_uv=False)
         rank = np.linalg.matrix_rank(total)
         np.testing.assert_allclose(values[:rank], values[0], rtol=1e-5)
         assert np.all(values[rank:] < 1e-5 * values[0])
@@ -122,7 +122,7 @@ def test_iso_c_reads_an_expert_once_and_one_without_a_change_leaves_no_trace() -
     tensors = [torch.from_numpy(delta) for delta in deltas]
     reads = Counter[int]()
 
-    class Read(Sequence[torch.Tensor]):
+    class CountedTensors(Sequence[torch.Tensor]):
         def __len__(self) -> int:
             return len(tensors)
 
@@ -130,7 +130,9 @@ def test_iso_c_reads_an_expert_once_and_one_without_a_change_leaves_no_trace() -
             reads[t] += 1
             return tensors[t]
 
-    outcome = METHODS["iso_c"].merge(Read(), [1.0, 0.5, 2.0, -1.0], METHODS["iso_c"].parameters())
+    outcome = METHODS["iso_c"].merge(
+        CountedTensors(), [1.0, 0.5, 2.0, -1.0], METHODS["iso_c"].parameters()
+    )
     assert reads == {0: 1, 1: 1, 2: 2, 3: 1}
     assert outcome.diagnostics.left_out == (2,)
     weighted_deltas = np.array([deltas[0], 0.5 * deltas[1], -deltas[3]])
@@ -170,11 +172,11 @@ def test_star_of_any_spectrum_is_that_of_a_full_decomposition(eta: float) -> Non
         low_rank_deltas(1, 40, 30, 3, 1.0, 9),
     ):
         rounded = deltas.astype(np.float32).astype(np.float64)
-        task_vector = merged("star", rounded, eta=eta)
+        vector = merged("star", rounded, eta=eta)
         expected = oracle.star(rounded, eta)
-        assert norm(task_vector, "nuc") == pytest.approx(norm(rounded[0], "nuc"), rel=1e-5)
+        assert norm(vector, "nuc") == pytest.approx(norm(rounded[0], "nuc"), rel=1e-5)
         if deltas is not equal:  # there, which directions are taken is arbitrary
-            assert_close(task_vector, expected)
+            assert_close(vector, expected)
 
 
 def test_frequencies_from_none_to_all() -> None:
@@ -184,8 +186,8 @@ def test_frequencies_from_none_to_all() -> None:
     flat = np.ones((2, 8, 8))
     assert np.abs(merged("fr_merging", flat, cutoff=0.01)).max() < 1e-12
     checkered = np.indices((8, 8)).sum(axis=0) % 2 - 0.5
-    task_vector = merged("fr_merging", checkered[None], cutoff=1.0)
-    assert_close(task_vector, checkered)
+    vector = merged("fr_merging", checkered[None], cutoff=1.0)
+    assert_close(vector, checkered)
 
 
 def loss(matrix: Array, deltas: Array) -> float:
@@ -203,13 +205,13 @@ def test_wudi_starts_at_the_sum_and_lowers_its_loss() -> None:
 
 def test_the_closed_form_of_wudi_is_a_minimum_of_least_norm() -> None:
     for deltas in (experts(3, 5, 20), low_rank_deltas(2, 12, 30, 2, 1.0, 9)):
-        task_vector = merged("wudi", deltas, solution="closed")
-        nudge = random_deltas(1, *task_vector.shape, 1e-2 * norm(task_vector), 10)[0]
-        assert loss(task_vector, deltas) <= loss(task_vector + nudge, deltas)
+        vector = merged("wudi", deltas, solution="closed")
+        nudge = random_deltas(1, *vector.shape, 1e-2 * norm(vector), 10)[0]
+        assert loss(vector, deltas) <= loss(vector + nudge, deltas)
         stacked = np.concatenate(list(deltas))
         unseen = np.linalg.svd(stacked)[2][np.linalg.matrix_rank(stacked) :]
         assert len(unseen) > 0
-        assert np.abs(task_vector @ unseen.T).max() < 1e-6
+        assert np.abs(vector @ unseen.T).max() < 1e-6
 
 
 def test_knots_with_a_linear_merger_is_task_arithmetic() -> None:

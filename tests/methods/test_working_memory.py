@@ -15,7 +15,7 @@ from tests.helpers.method_cases import context
 SHAPES = [(128, 512), (256, 256), (512, 128)]
 
 
-class Read(Sequence[torch.Tensor]):
+class FreshDeltas(Sequence[torch.Tensor]):
     """Task vectors that are new tensors each time, as if read from a file."""
 
     def __init__(self, deltas: list[torch.Tensor]) -> None:
@@ -36,10 +36,10 @@ def peak(method: MergeMethod[Any], shape: tuple[int, int], experts: int, **optio
     reported = context(method, deltas, parameters)
     if "measured" in reported:
         reported["measured"] = replace(
-            reported["measured"], by_expert=Read(reported["measured"].by_expert)
+            reported["measured"], by_expert=FreshDeltas(reported["measured"].by_expert)
         )
     with LiveMemory() as memory:
-        method.merge(Read(deltas), [1.0] * experts, parameters, **reported)
+        method.merge(FreshDeltas(deltas), [1.0] * experts, parameters, **reported)
     return memory.peak
 
 
@@ -89,6 +89,8 @@ def test_a_batch_takes_no_more_than_its_matrices_together(
         deltas = [torch.randn(shape) * (1 + 2 * t) for t in range(experts)]
         declared = 8 * method.working_memory(shape, experts) + 4 * shape[0] * shape[1]
         with LiveMemory() as memory:
-            layers = [MethodInput(Read(deltas), [1.0] * experts, deltas[0]) for _ in range(3)]
+            layers = [
+                MethodInput(FreshDeltas(deltas), [1.0] * experts, deltas[0]) for _ in range(3)
+            ]
             method.merge_batch(layers, parameters)
         assert memory.peak <= 3 * declared

@@ -76,17 +76,20 @@ def look_at(root: QWidget, screen: QSize) -> tuple[QImage, list[str]]:
 
 @dataclass(frozen=True)
 class Painted:
-    """A text in one line, or an icon, which has none, where it is in the window.
-
-    ``room``: where its widget lets it be seen, ``seen``: what is seen of it.
-    """
+    """A text in one line, or an icon; the rectangles are in the window."""
 
     text: str
+    """Empty for an icon."""
     by: QWidget
+    """Which painted it."""
     rect: QRectF
+    """Where it is, all of it."""
     room: QRectF | None
+    """Where its widget lets it be seen; None: everywhere."""
     seen: QRectF
+    """What is seen of it."""
     ink: QColor
+    """Of a text, with the painter's opacity; of an icon no valid colour."""
 
 
 class Recorder(QPaintEngine):

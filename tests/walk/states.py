@@ -130,7 +130,8 @@ class States:
     def __init__(self, studio: Studio, recipe: Path) -> None:
         self.studio = studio
         self.recipe = recipe
-        self.window, self.session = studio.window, studio.window.session
+        self.window = studio.window
+        self.session = studio.window.session
         self.draft = self.session.draft
         self.workspace = self.window.workspace
 

@@ -23,7 +23,9 @@ from ace_gui.errors import CheckpointError, FileChangedError, MismatchError, Non
 from tests.helpers.adapters import PREFIX, factors, save_adapter
 from tests.helpers.checkpoints import same_bits, save_model
 
-O, I, R = 5, 7, 2  # noqa: E741 - outputs, inputs, rank
+O = 5  # noqa: E741 - outputs
+I = 7  # noqa: E741 - inputs
+R = 2  # rank
 
 
 @pytest.fixture

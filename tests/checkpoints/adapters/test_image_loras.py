@@ -21,7 +21,9 @@ from tests.helpers.checkpoints import save_model
 from tests.helpers.merges import merged_tensors
 from tests.helpers.recipes import recipe_over
 
-O, I, R = 6, 4, 2  # noqa: E741 - outputs, inputs, rank
+O = 6  # noqa: E741 - outputs
+I = 4  # noqa: E741 - inputs
+R = 2  # rank
 GENERATOR = torch.Generator().manual_seed(5)
 
 

@@ -22,7 +22,9 @@ from ace_gui.errors import CheckpointError, MismatchError
 from tests.helpers.adapters import PREFIX, save_adapter
 from tests.helpers.checkpoints import save_model
 
-O, I, R = 6, 4, 2  # noqa: E741 - outputs, inputs, rank
+O = 6  # noqa: E741 - outputs
+I = 4  # noqa: E741 - inputs
+R = 2  # rank
 
 LORA = {"lora_A.weight": (R, I), "lora_B.weight": (O, R)}
 CONVOLUTION = {"lora_A.weight": (R, I, 3, 3), "lora_B.weight": (O, R, 1, 1)}

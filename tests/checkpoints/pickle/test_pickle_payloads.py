@@ -308,10 +308,10 @@ def test_mutated_files_are_refused_or_read_alike(data: st.DataObject, tmp_path):
     expected = torch_reads(file)
     with TensorReader(converted) as reader:
         for name in () if expected is None else converted.tensors:
-            tensor = reader.read(name)
+            restored = reader.read(name)
             # With some damage to the archive's directory, torch returns memory it never filled.
-            is_original = name in TENSORS and same_bits(tensor, TENSORS[name])
-            assert is_original or same_bits(tensor, expected[name])
+            is_original = name in TENSORS and same_bits(restored, TENSORS[name])
+            assert is_original or same_bits(restored, expected[name])
 
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2)}

@@ -26,7 +26,7 @@ LEARNING = [method for method in METHODS.values() if method.learning is not None
 every = pytest.mark.parametrize("method", LEARNING, ids=lambda method: method.name)
 
 
-class Small(nn.Module):
+class TiedModel(nn.Module):
     """Tied embeddings, a Conv1D, a buffer that counts, a norm, a convolution."""
 
     def __init__(self, words: int, width: int) -> None:
@@ -50,11 +50,17 @@ class Held:
     """A row in memory."""
 
     name: str
+    """Of the parameter in the model."""
     base: Tensor
+    """The parameter before anything is merged."""
     deltas: list[Tensor]
+    """The task vectors, one an expert."""
     made: list[PartInputs]
+    """What each expert's part is made of, as the method makes it."""
     weights: list[float]
+    """One an expert."""
     parameter: Tensor
+    """The model's, which the merge is put into."""
 
     @property
     def experts(self) -> list[int]:
@@ -95,7 +101,7 @@ def test_the_gradient_of_one_model_and_of_all_are_the_same(
     choices = [f.choices for f in _fields(method) if f.name == "variant"]
     options = {"variant": choices[0][variant % len(choices[0])]} if choices else {}
     parameters = checked_parameters(method, options)
-    model = Small(7, width).double().eval()
+    model = TiedModel(7, width).double().eval()
     merged = merged_values(method, model, parameters, 1 if learning.per_expert else experts, seed)
     values = merged.all()
     for value in values.values():

@@ -57,7 +57,7 @@ def test_a_model_without_blocks_is_refused() -> None:
         middle_block(nn.Sequential(nn.Linear(2, 2)))
 
 
-class Small(nn.Module):
+class TwoBlocks(nn.Module):
     """Two blocks; ``mixes_inputs``: they flatten all inputs of a batch to one."""
 
     def __init__(self, *, mixes_inputs: bool) -> None:
@@ -77,7 +77,7 @@ def piece(length: int) -> Piece:
 
 
 def test_each_input_has_its_own_states_without_padding() -> None:
-    model = Small(mixes_inputs=False)
+    model = TwoBlocks(mixes_inputs=False)
     states = HiddenStates(model)
     tokens_NLH = torch.randn(2, 5, 3)
     with states.recorded():
@@ -92,7 +92,7 @@ def test_each_input_has_its_own_states_without_padding() -> None:
 
 
 def test_blocks_that_mix_inputs_are_refused() -> None:
-    model = Small(mixes_inputs=True)
+    model = TwoBlocks(mixes_inputs=True)
     states = HiddenStates(model)
     with states.recorded():
         model(torch.randn(2, 5, 3))

@@ -48,7 +48,7 @@ def fresh(tmp_path, monkeypatch) -> Callable[[], None]:
     return lambda: monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{next(indices)}"))
 
 
-class Counted(RayStandIn):
+class LosingRay(RayStandIn):
     """Counts what its workers were asked, and loses the first that is asked to run something."""
 
     def __init__(self) -> None:
@@ -66,13 +66,13 @@ def test_evaluate(recipe: Recipe, fresh):
     fresh()
     *_, expected = evaluate(models, tasks, device="cpu")
     fresh()
-    ray = Counted()
+    ray = LosingRay()
     events = [
         event for event in evaluate(models, tasks, device="cpu", workers=ray.workers()) if event
     ]
     assert reported(events[-1].scores) == reported(expected.scores)
     assert ray.ran == 5  # base, two experts, a folder, and one once more
-    again = Counted()
+    again = LosingRay()
     *_, last = evaluate(models, tasks, device="cpu", workers=again.workers())
     assert reported(last.scores) == reported(expected.scores)
     assert again.started == 0  # all is remembered
@@ -97,7 +97,7 @@ def test_compare(recipe: Recipe, fresh):
     fresh()
     expected = rows(compare_all(recipes, "cpu"))
     fresh()
-    ray = Counted()
+    ray = LosingRay()
     assert rows(compare_all(recipes, "cpu", ray.workers())) == expected
     assert expected[2]["error"]  # that data are missing is said in its row
     assert expected[0]["scores"]
@@ -149,7 +149,7 @@ def test_tune(recipe: Recipe, fresh, monkeypatch, names: tuple[str, ...]):
     fresh()
     expected = tuned()
     fresh()
-    ray = Counted()
+    ray = LosingRay()
     assert tuned(workers=ray.workers()) == expected
     assert ray.ran > len(expected[0])
 
@@ -170,11 +170,11 @@ def test_calibration(tmp_path, monkeypatch, count: int):
         return {str(path.relative_to(cache)): path.read_bytes() for path in files}
 
     expected = measured(tmp_path / "here", None)
-    ray = Counted()
+    ray = LosingRay()
     assert measured(tmp_path / "there", ray.workers(count)) == expected
     assert any(name.endswith(".safetensors") for name in expected)
     assert ray.ran == 3  # an expert each, and one once more
-    again = Counted()
+    again = LosingRay()
     list(calibrated(prepare(load_recipe(file)), torch.device("cpu"), again.workers()))
     assert again.started == 0  # all is known
 

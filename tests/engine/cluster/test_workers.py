@@ -381,7 +381,8 @@ def test_waiting_can_be_stopped(gpt2: Family, tmp_path):
 
 
 def test_a_worker_without_memory_hands_its_unit_on(gpt2: Family, tmp_path, monkeypatch):
-    original, fails = Worker.merge, iter([MemoryError(), RuntimeError("not enough memory: 8 GB")])
+    original = Worker.merge
+    fails = iter([MemoryError(), RuntimeError("not enough memory: 8 GB")])
 
     def merge_or_fail(self: Worker, names: list[str]) -> object:
         for error in fails:

@@ -77,8 +77,8 @@ def test_parts_add_up(tmp_path):
     second = torch.randn(1100, 1000)
     for name, value in (("a", first), ("b", second)):
         save_model(tmp_path / name, {"layer.0.weight": value})
-    [tensor] = ace_gui.diff(tmp_path / "a", tmp_path / "b").tensors
-    assert (tensor.norm, tensor.change) == pytest.approx(oracle(first, second), rel=1e-12)
+    [row] = ace_gui.diff(tmp_path / "a", tmp_path / "b").tensors
+    assert (row.norm, row.change) == pytest.approx(oracle(first, second), rel=1e-12)
 
 
 def test_what_only_one_has_is_named(tmp_path):

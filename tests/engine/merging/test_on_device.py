@@ -153,7 +153,9 @@ def test_the_processor_merges_no_more_at_a_time_than_it_has_room_for(
     prepared: Prepared, tmp_path, monkeypatch
 ):
     """What a GPU has no room for waits for room in the processor's memory."""
-    there, most, lock = [0], [0], threading.Lock()
+    there = [0]
+    most = [0]
+    lock = threading.Lock()
     honest = TensorMerge.pieces
 
     def counted(work, pool):
@@ -300,7 +302,9 @@ def test_results_are_downloaded_once_into_pinned_memory(prepared: Prepared, tmp_
 
 def test_batches_are_uploaded_while_others_are_computed(prepared: Prepared, tmp_path):
     """One waits in the middle of its products till another has brought its tensors."""
-    waiting, brought, met = threading.Event(), threading.Event(), []
+    waiting = threading.Event()
+    brought = threading.Event()
+    met = []
     first: list[int] = []
 
     def seen(operation: str) -> None:

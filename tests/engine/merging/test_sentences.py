@@ -215,12 +215,12 @@ def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
     healthy_expert = roberta.experts["task0"]
     healthy_experts = (roberta.experts["task1"], roberta.experts["task2"])
     skipping = recipe(roberta.base, broken, *healthy_experts, choice=NonFinite.SKIP_EXPERT)
-    tensors = merged(skipping, tmp_path / "found")
+    outputs = merged(skipping, tmp_path / "found")
     without = merged(recipe(roberta.base, *healthy_experts), tmp_path / "without")
     healthy = merged(recipe(roberta.base, healthy_expert, *healthy_experts), tmp_path / "healthy")
-    for name, tensor in tensors.items():
+    for name, tensor in outputs.items():
         assert torch.equal(tensor, (without if name in BROKEN else healthy)[name]), name
-    assert not torch.equal(tensors[MATRIX], healthy[MATRIX])
+    assert not torch.equal(outputs[MATRIX], healthy[MATRIX])
     reported = reports(tmp_path / "found")
     assert {name for name, report in reported.items() if report.non_finite} == set(BROKEN)
     assert set(reported[MATRIX].energies or ()) == {"task1", "task2"}
@@ -230,9 +230,9 @@ def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
 
 def test_keeping_the_bases_tensor(roberta: Family, broken: Path, tmp_path):
     experts = (broken, roberta.experts["task1"])
-    tensors = merged(recipe(roberta.base, *experts, choice=NonFinite.KEEP_BASE), tmp_path / "store")
+    outputs = merged(recipe(roberta.base, *experts, choice=NonFinite.KEEP_BASE), tmp_path / "store")
     base = load_file(roberta.base / "model.safetensors")
-    assert all(torch.equal(tensors[name], base[name]) for name in BROKEN)
+    assert all(torch.equal(outputs[name], base[name]) for name in BROKEN)
     report = reports(tmp_path / "store")[EMBEDDING]
     assert report.non_finite == ("task0",)
     assert report.notes[0].startswith("The base's tensor is kept: `task0` has 2 NaN values")
@@ -241,8 +241,8 @@ def test_keeping_the_bases_tensor(roberta: Family, broken: Path, tmp_path):
 def test_without_any_finite_expert_the_bases_tensor_is_kept(
     roberta: Family, broken: Path, tmp_path
 ):
-    tensors = merged(recipe(roberta.base, broken, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
-    assert torch.equal(tensors[MATRIX], load_file(roberta.base / "model.safetensors")[MATRIX])
+    outputs = merged(recipe(roberta.base, broken, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
+    assert torch.equal(outputs[MATRIX], load_file(roberta.base / "model.safetensors")[MATRIX])
 
 
 @pytest.mark.parametrize("choice", NonFinite)

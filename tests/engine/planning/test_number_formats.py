@@ -198,8 +198,8 @@ def test_a_person_may_keep_the_bases_tensor_instead(base: Path, tmp_path):
     rule = Override(tensors=(WEIGHTS["matrix"],), disposition="base")
     prepared = prepare(recipe_over(base, [expert], overrides=(rule,)))
     merged = merged_tensors(prepared, tmp_path / "store")
-    expected = load_file(base / "model.safetensors")[WEIGHTS["matrix"]]
-    assert torch.equal(merged[WEIGHTS["matrix"]], expected)
+    base_matrix = load_file(base / "model.safetensors")[WEIGHTS["matrix"]]
+    assert torch.equal(merged[WEIGHTS["matrix"]], base_matrix)
 
 
 def test_a_tied_tensor_is_looked_at_under_the_name_that_is_read(tmp_path):

@@ -71,8 +71,8 @@ def test_an_override_has_the_cap_of_the_heads(models: tuple[Family, bool]):
     family, one_head = models
     rule = Override(role="query", after=After(cap=Cap(delta=0.2, one_head=0.01)))
     plan = prepare(recipe_of(family, after=After(cap=BY_HEADS), overrides=(rule,))).plan
-    caps = {row.after.cap for row in plan.rows if row.role == "query"}
-    assert caps <= {0.01 if one_head else 0.2}
+    query_caps = {row.after.cap for row in plan.rows if row.role == "query"}
+    assert query_caps <= {0.01 if one_head else 0.2}
 
 
 def test_the_recommended_merge_of_language_models_is_as_long_as_one_expert(tmp_path):

@@ -44,7 +44,9 @@ def test_tasks_after_one_that_raises_are_done_and_the_error_is_reported(
     qtbot, monkeypatch, error, with_receiver
 ):
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
-    guard, evaluator, background = Guard(), Evaluator(), Background()
+    guard = Guard()
+    evaluator = Evaluator()
+    background = Background()
     try:
         with qtbot.waitSignal(guard.broken, timeout=5000) as received:
             for task in (raising(error), lambda: 7):

@@ -141,7 +141,8 @@ def test_a_job_that_listens_is_cancelled_gently(start, qtbot):
 
 def test_a_job_that_does_not_listen_takes_its_engine_along(start, qtbot):
     worker, engines, received = start({}, deaf=True)
-    analysis, number = worker.submit(AnalyseJob(recipe=recipe(COLA))), worker.submit(MERGE)
+    analysis = worker.submit(AnalyseJob(recipe=recipe(COLA)))
+    number = worker.submit(MERGE)
     worker.cancel(number)
     qtbot.waitUntil(lambda: len(engines) == 2)
     qtbot.waitUntil(lambda: received.of(number) == [JobCancelled()] == received.of(analysis))

@@ -41,11 +41,11 @@ def dialog(opened) -> ChooseMethodDialog:
 
 def listed(dialog: ChooseMethodDialog) -> dict[str, list[str]]:
     """The titles in the list, by family."""
-    families: dict[str, list[str]] = {}
+    by_family: dict[str, list[str]] = {}
     for index in methods_in(dialog):
-        families.setdefault(index.parent().data(), []).append(index.data())
-    families.pop(FIRST, None)
-    return families
+        by_family.setdefault(index.parent().data(), []).append(index.data())
+    by_family.pop(FIRST, None)
+    return by_family
 
 
 def said(dialog: ChooseMethodDialog) -> str:

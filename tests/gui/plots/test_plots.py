@@ -794,13 +794,13 @@ def test_a_change_of_the_view_is_painted_once(qtbot, request, name):
     qtbot.wait(20)
     painted = []
 
-    class Watch(QObject):
+    class PaintWatch(QObject):
         def eventFilter(self, watched, event):
             if event.type() == QEvent.Type.Paint:
                 painted.append(watched)
             return False
 
-    watch = Watch()
+    watch = PaintWatch()
     widget.canvas.viewport().installEventFilter(watch)
     widget.canvas.getViewBox().setXRange(1, 4)
     qtbot.wait(50)

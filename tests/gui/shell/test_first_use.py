@@ -378,7 +378,8 @@ def test_one_dialog_takes_folders_and_files(qtbot, tmp_path, names):
     kinds = "Model weights (*.safetensors)"
     dialog = ask_paths(parent, "Experts", kinds, "models", taken.append, start=tmp_path)
     view = dialog.findChild(QListView, "listView")
-    model, chosen = view.model(), view.selectionModel()
+    model = view.model()
+    chosen = view.selectionModel()
     qtbot.waitUntil(lambda: model.rowCount(view.rootIndex()) == 3)
     for row in range(3):
         index = model.index(row, 0, view.rootIndex())

@@ -117,12 +117,12 @@ def test_progress_waits_for_the_turns_own_repaint(loaded, worker):
     loaded.actions_.merge.trigger()
     painted: list[QEvent.Type] = []
 
-    class Watch(QObject):
+    class EventWatch(QObject):
         def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
             painted.append(event.type())
             return False
 
-    watch = Watch()
+    watch = EventWatch()
     worker.say(started(), finished_tensor("layer.0.q"))
     loaded.grab()
     index = loaded.header.primary

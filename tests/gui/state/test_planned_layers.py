@@ -62,8 +62,8 @@ def test_a_block_is_listed_in_the_order_of_computation():
     for name, role in roles.items():
         block.append(row(f"layer.3.{name}.weight", 3, role))
         block.append(row(f"layer.3.{name}.bias", 3, "norm" if role == "norm" else "bias"))
-    named = [row.name.removeprefix("layer.3.").rpartition(".")[0] for row in block[::2]]
-    listed = [row.name for row in model_order(sorted(block, key=lambda row: row.name))]
+    named = [layer.name.removeprefix("layer.3.").rpartition(".")[0] for layer in block[::2]]
+    listed = [layer.name for layer in model_order(sorted(block, key=lambda layer: layer.name))]
     order = [name.removeprefix("layer.3.").rpartition(".")[0] for name in listed]
     assert list(dict.fromkeys(order)) == named
     assert listed[2:4] == ["layer.3.attention.query.weight", "layer.3.attention.query.bias"]

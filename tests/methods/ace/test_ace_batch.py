@@ -11,7 +11,7 @@ from ace_gui.methods.ace import AceParameters, ace, ace_batch, float32_check
 from ace_gui.methods.method import MethodInput
 from ace_gui.methods.shared.experts import Merged
 from tests.helpers import ace_oracle as oracle
-from tests.helpers.ace_cases import Array, Counted, low_rank_deltas, random_deltas, spread
+from tests.helpers.ace_cases import Array, CountedDeltas, low_rank_deltas, random_deltas, spread
 
 SHAPES = [(8, 48), (12, 40), (24, 30), (40, 12)]
 LARGEST_ERROR = 1e-5
@@ -122,7 +122,9 @@ def test_sums_in_float32_that_only_one_layer_has_to_take_again(
     epsilon = 1e-2
     sound = random_deltas(8, 48, 64, 0.3, 5)
     by_layer = [sound, near_rank_one(8, 48, 64, epsilon, 80.0), 0.5 * sound]
-    layers = [MethodInput(Counted(deltas), weights) for deltas, weights, *_ in map(layer, by_layer)]
+    layers = [
+        MethodInput(CountedDeltas(deltas), weights) for deltas, weights, *_ in map(layer, by_layer)
+    ]
     parameters = AceParameters(epsilon=epsilon, tau=100.0)
     ace_batch(layers, parameters)
     assert [set(deltas.reads.values()) for deltas, *_ in layers] == [{2}, {3}, {2}]
@@ -132,7 +134,7 @@ def test_sums_in_float32_that_only_one_layer_has_to_take_again(
 def test_of_experts_left_out_nothing_is_read_again() -> None:
     layers = [layer(random_deltas(4, 12, 10, spread(4, 10), seed)) for seed in range(2)]
     layers[1][0][2].zero_()
-    counted = [MethodInput(Counted(deltas), weights) for deltas, weights, *_ in layers]
+    counted = [MethodInput(CountedDeltas(deltas), weights) for deltas, weights, *_ in layers]
     ace_batch(counted, AceParameters(tau=0.0))
     assert dict(counted[0][0].reads) == dict.fromkeys(range(4), 2)
     assert dict(counted[1][0].reads) == {0: 2, 1: 2, 2: 1, 3: 2}

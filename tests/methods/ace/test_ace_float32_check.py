@@ -13,11 +13,11 @@ from ace_gui.methods.ace.float32_check import ProbedSums
 from ace_gui.methods.ace.problem import Rule
 from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.tolerance import Tolerance, tolerance_of_experts
-from tests.benchmarks.exactness import Case, measured
+from tests.benchmarks.exactness import ExactnessCase, measured
 from tests.benchmarks.experts import task_vector
 from tests.helpers.ace_cases import (
     Array,
-    Counted,
+    CountedDeltas,
     decaying_deltas,
     low_rank_deltas,
     random_deltas,
@@ -120,7 +120,7 @@ def test_a_published_merge_in_16_bits_takes_float32_where_it_is_exact_enough(
     shape: tuple[int, int], condition: float
 ) -> None:
     """The inverse is far smaller than 1/e, as rounding fills all directions."""
-    case = Case(
+    case = ExactnessCase(
         dtype=torch.bfloat16,
         ratio=10.0,
         condition=condition,
@@ -137,7 +137,7 @@ def test_a_published_merge_in_16_bits_takes_float32_where_it_is_exact_enough(
 @pytest.mark.parametrize("variant", [AUTOMATIC, PUBLISHED])
 def test_float32_models_are_not_tried_in_vain(variant: str) -> None:
     """Two readings: one for the energies, one for the sums in float64."""
-    deltas = Counted(tensors(like_fine_tuning(4, 96, 300, 0.3, 1)))
+    deltas = CountedDeltas(tensors(like_fine_tuning(4, 96, 300, 0.3, 1)))
     parameters = AceParameters(variant=variant, epsilon=1e-6, tau=100.0)
     merged = ace(deltas, [1.0] * 4, parameters, base=torch.ones(96, 300))
     assert "float64" in merged.diagnostics.precision
@@ -154,7 +154,7 @@ def test_what_float32_solves_too_coarsely_is_not_refined(monkeypatch: pytest.Mon
 
     polars = algorithm.top_polars
     monkeypatch.setattr(algorithm, "top_polars", counted)
-    deltas = Counted(tensors(like_fine_tuning(4, 48, 40, 0.3, 1)))
+    deltas = CountedDeltas(tensors(like_fine_tuning(4, 48, 40, 0.3, 1)))
     merged = ace(deltas, [1.0] * 4, AceParameters(tau=0.0))
     assert "float64" in merged.diagnostics.precision
     assert set(deltas.reads.values()) == {3}

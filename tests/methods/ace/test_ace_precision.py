@@ -22,11 +22,11 @@ from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.shared import tolerance
 from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.tolerance import EXACT, STRICT
-from tests.benchmarks.exactness import Case, measured
+from tests.benchmarks.exactness import ExactnessCase, measured
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import (
     Array,
-    Counted,
+    CountedDeltas,
     decaying_deltas,
     low_rank_deltas,
     random_deltas,
@@ -172,7 +172,7 @@ def test_only_where_float32_was_tried_in_vain_is_there_a_third_reading(
 ) -> None:
     monkeypatch.setattr(float32_check, "ROUNDING", 1e-8)  # expects too little of an error
     deltas = single(shared_direction(8, 48, 64, 0.3, 3))
-    counted = Counted(deltas)
+    counted = CountedDeltas(deltas)
     epsilon = (condition(deltas, 1.0) - 1) / target
     ace(counted, [1.0] * 8, AceParameters(epsilon=epsilon, tau=HOMOGENEOUS))
     assert set(counted.reads.values()) == {reads}
@@ -196,7 +196,7 @@ def test_experts_without_a_change_do_not_mislead_the_probes() -> None:
 
 @given(
     st.builds(
-        Case,
+        ExactnessCase,
         dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
         ratio=st.floats(0, 3).map(lambda power: 10**power),
         condition=st.floats(0.1, 7).map(lambda power: 1 + 10**power),
@@ -208,7 +208,7 @@ def test_experts_without_a_change_do_not_mislead_the_probes() -> None:
 )
 @settings(deadline=None, max_examples=80, derandomize=True)
 def test_no_format_norm_or_condition_makes_it_miss_more_than_is_allowed(
-    case: Case, seed: int
+    case: ExactnessCase, seed: int
 ) -> None:
     """The probes estimate within a third; and what they see nothing of is float32's last digit."""
     row = measured(case, seed)
