@@ -24,12 +24,13 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        letter
-        if letter.isprintable() or letter in keep
-        else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )
+    letters = []
+    for letter in text:
+        if letter.isprintable() or letter in keep:
+            letters.append(letter)
+        else:
+            letters.append(letter.encode("unicode_escape").decode("ascii"))
+    return "".join(letters)
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:

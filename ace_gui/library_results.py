@@ -6,6 +6,7 @@ Tables are of pandas, which is not required otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +116,12 @@ class Tuning:
         import pandas as pd
 
         best = self.result.best
-        return pd.DataFrame(
-            [
-                {**point.parameters, "score": point.score, "seconds": point.seconds}
-                | {"error": point.error, "chosen": point is best}
-                for point in self.result.points
-            ]
-        )
+        rows = []
+        for point in self.result.points:
+            row = {**point.parameters, "score": point.score, "seconds": point.seconds}
+            row |= {"error": point.error, "chosen": point is best}
+            rows.append(row)
+        return pd.DataFrame(rows)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -148,7 +148,7 @@ class Comparison:
         """
         import pandas as pd
 
-        return pd.DataFrame([record for row in self.rows for record in _tidy(row)])
+        return pd.DataFrame(list(chain.from_iterable(map(_tidy, self.rows))))
 
 
 def _tidy(row: MethodCompared) -> list[dict[str, Any]]:

@@ -181,17 +181,19 @@ def extend(
     output_files: Mapping[str, Path] | None = None,
 ) -> Checkpoint:
     """The checkpoint with these tensors added or replaced, and with the files of their models."""
-    sources = [source for info in extensions.values() for source in info.sources]
-    files = dict.fromkeys(stamp for s in sources for stamp in s.checkpoint.files)
+    files = list(checkpoint.files)
+    for info in extensions.values():
+        for source in info.sources:
+            files += source.checkpoint.files
     before = checkpoint.changes
+    all_changes = {}
+    for file in {**before, **changes}:
+        all_changes[file] = {**before.get(file, {}), **changes.get(file, {})}
     return replace(
         checkpoint,
         tensors={**checkpoint.tensors, **extensions},
-        files=tuple(dict.fromkeys((*checkpoint.files, *files))),
-        changes={
-            file: {**before.get(file, {}), **changes.get(file, {})}
-            for file in {**before, **changes}
-        },
+        files=tuple(dict.fromkeys(files)),
+        changes=all_changes,
         output_files=checkpoint.output_files if output_files is None else output_files,
     )
 

@@ -302,12 +302,11 @@ def _side_warnings(side: SideFiles, configs: Iterable[Mapping[str, object]]) -> 
 
 def _tie_warnings(headers: Iterable[Header], tensors: Mapping[str, TensorInfo]) -> tuple[str, ...]:
     """Warnings about ties: safetensors' ``save_model`` has left-out → stored names as metadata."""
-    ties = [
-        f"`{plain(name)}` as `{plain(stored_name)}`"
-        for header in headers
-        for name, stored_name in header.metadata.items()
-        if name not in tensors and stored_name in tensors
-    ]
+    ties = []
+    for header in headers:
+        for name, stored_name in header.metadata.items():
+            if name not in tensors and stored_name in tensors:
+                ties.append(f"`{plain(name)}` as `{plain(stored_name)}`")
     if not ties:
         return ()
     if len(ties) > NAMES_SHOWN:

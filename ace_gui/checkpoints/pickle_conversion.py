@@ -187,15 +187,17 @@ def _target(source: _PickleSource, cache_folder: Path) -> Path:
 def _convert(
     files: Sequence[PickledFile], source: _PickleSource, stage: Path
 ) -> Iterator[tuple[int, int]]:
-    outputs = [
-        OutputTensor(name=name, dtype=tag_of(tensor.dtype), shape=tuple(tensor.shape))
-        for file in files
-        for name, tensor in file.tensors.items()
-    ]
+    outputs = []
+    ties: dict[str, str] = {}
+    for file in files:
+        ties |= file.ties
+        for name, tensor in file.tensors.items():
+            shape = tuple(tensor.shape)
+            outputs.append(OutputTensor(name=name, dtype=tag_of(tensor.dtype), shape=shape))
     (shard,) = plan_shards(outputs, _ONE_FILE, stem=source.stem)
     shard = replace(
         shard,
-        metadata={name: stored_name for file in files for name, stored_name in file.ties.items()},
+        metadata=ties,
     )
     checked = sum(entry.file_size for file in files for entry in file.entries)
     total = checked + sum(output.nbytes for output in outputs)

@@ -101,13 +101,14 @@ def plain_config(
 
 def without_quantisation(config: Mapping[str, object]) -> dict[str, object]:
     """A config without its quantisation settings, including those of nested configs."""
-    remaining = {key: value for key, value in config.items() if not _of_quantisation(key, value)}
-    return {
-        key: without_quantisation(value)
-        if isinstance(value, dict) and any(_of_quantisation(*item) for item in value.items())
-        else value
-        for key, value in remaining.items()
-    }
+    remaining: dict[str, object] = {}
+    for key, value in config.items():
+        if _of_quantisation(key, value):
+            continue
+        if isinstance(value, dict) and any(_of_quantisation(*item) for item in value.items()):
+            value = without_quantisation(value)
+        remaining[key] = value
+    return remaining
 
 
 def _of_quantisation(key: str, value: object) -> bool:

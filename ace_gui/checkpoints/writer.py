@@ -129,18 +129,17 @@ def plan_parts(
 
     An ordinary model has only one part. ``metadata``: for an output that is a single file.
     """
-    owned: dict[str, list[OutputTensor]] = {part: [] for part in stems}
+    tensors_by_part: dict[str, list[OutputTensor]] = {part: [] for part in stems}
     for tensor in tensors:
-        owned.setdefault(part_of(tensor.name, stems), []).append(tensor)
-    shards = tuple(
-        shard
-        for part, group in owned.items()
-        if group or len(owned) == 1
-        for shard in plan_shards(group, shard_bytes, stem=stems.get(part, "model"), part=part)
-    )
+        tensors_by_part.setdefault(part_of(tensor.name, stems), []).append(tensor)
+    shards: list[Shard] = []
+    for part, tensors_of_part in tensors_by_part.items():
+        if tensors_of_part or len(tensors_by_part) == 1:  # an only part may be empty
+            stem = stems.get(part, "model")
+            shards += plan_shards(tensors_of_part, shard_bytes, stem=stem, part=part)
     if metadata and len(shards) == 1:
         return (replace(shards[0], metadata=metadata),)
-    return shards
+    return tuple(shards)
 
 
 def indexed(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
@@ -158,12 +157,13 @@ def indexed(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
 
 def index_json(shards: Sequence[Shard]) -> str:
     """The text of ``model.safetensors.index.json`` for several shards."""
-    weight_map = {
-        shard.stored_name(tensor.name): shard.file_name.rpartition("/")[2]
-        for shard in shards
-        for tensor in shard.tensors
-    }
-    total = sum(tensor.nbytes for shard in shards for tensor in shard.tensors)
+    weight_map = {}
+    total = 0
+    for shard in shards:
+        file_name = shard.file_name.rpartition("/")[2]
+        for tensor in shard.tensors:
+            weight_map[shard.stored_name(tensor.name)] = file_name
+            total += tensor.nbytes
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     return json.dumps(index, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -216,9 +216,10 @@ class ShardedWriter:
                 _require_same(path, shard)
         self._folder = folder
         self._shards = tuple(shards)
-        self._planned = {
-            tensor.name: (shard, tensor) for shard in shards for tensor in shard.tensors
-        }
+        self._planned: dict[str, tuple[Shard, OutputTensor]] = {}
+        for shard in shards:
+            for tensor in shard.tensors:
+                self._planned[tensor.name] = (shard, tensor)
         self._missing = self._planned.keys() - set(written or ())
 
     def write(self, name: str, tensor: Tensor) -> None:

@@ -140,7 +140,10 @@ def breadcrumbs_ties(
 def _noted(merged: Merged, ends_T: Sequence[Ends]) -> Merged:
     """Add a note if mergekit would keep no entry, which happens if it removes no outlier."""
     entries = merged.delta.numel()
-    shares = [share for ends in ends_T if ends.density < 1 for share in (ends.density, ends.gamma)]
+    shares: list[float] = []
+    for ends in ends_T:
+        if ends.density < 1:
+            shares += (ends.density, ends.gamma)
     if not entries or all(math.floor(share * entries + 1e-9) for share in shares):
         return merged
     note = "The tensor is so small that mergekit would keep no entry of it."

@@ -100,18 +100,29 @@ def dropped(delta: Tensor, parameters: Chances, random_key: RandomKey, t: int) -
         return delta
     numbers = uniform(random_key, t, delta)
     result = torch.empty_like(delta)
-    rows = [
-        tensor if tensor.ndim > 1 else tensor.reshape(1, -1) for tensor in (numbers, delta, result)
-    ]
-    some = max(1, ROWS_ENTRIES * len(rows[0]) // max(1, delta.numel()))
-    for drawn, row, out in zip(*(torch.split(row, some) for row in rows), strict=True):
-        chances = keep_chances(row, parameters.density, parameters.epsilon)
+    count = 1  # of rows; a vector is one row
+    if delta.ndim > 1:
+        count = len(delta)
+    at_a_time = max(1, ROWS_ENTRIES * count // max(1, delta.numel()))
+    number_parts = torch.split(_as_rows(numbers), at_a_time)
+    delta_parts = torch.split(_as_rows(delta), at_a_time)
+    result_parts = torch.split(_as_rows(result), at_a_time)
+    parts = zip(number_parts, delta_parts, result_parts, strict=True)
+    for number_part, delta_part, result_part in parts:
+        chances = keep_chances(delta_part, parameters.density, parameters.epsilon)
         if parameters.rescale == BY_CHANCE:
-            values = row / chances
+            values = delta_part / chances
         else:
-            values = row
-        out.copy_(torch.where(drawn < chances, values, 0))
+            values = delta_part
+        result_part.copy_(torch.where(number_part < chances, values, 0))
     return result
+
+
+def _as_rows(tensor: Tensor) -> Tensor:
+    """The tensor; a vector as one row."""
+    if tensor.ndim > 1:
+        return tensor
+    return tensor.reshape(1, -1)
 
 
 def check_chances(density: float, epsilon: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -108,7 +109,7 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
 """The built-in methods by the kind of their input, in the order of display."""
 
 _REGISTERED: Final[dict[str, MergeMethod[Any]]] = {
-    method.name: method for family in FAMILIES.values() for method in family
+    method.name: method for method in itertools.chain.from_iterable(FAMILIES.values())
 }
 
 METHODS: Final[Mapping[str, MergeMethod[Any]]] = MappingProxyType(_REGISTERED)
@@ -164,7 +165,8 @@ def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: boo
         raise MethodError(
             f"{name!r} is another name of the method {OTHER_NAMES[name]!r}; choose another name."
         )
-    added = any(name == item.name for methods in _ADDED.values() for item in methods)
+    added_methods = itertools.chain.from_iterable(_ADDED.values())
+    added = any(name == method.name for method in added_methods)
     if name in _REGISTERED and not (replace and added):
         if added:
             how = "pass `replace=True` or choose"
@@ -318,15 +320,16 @@ def parameter_fields(method: MergeMethod[Any]) -> tuple[FieldInfo, ...]:
     """The parameters of a method, in the order of its dataclass."""
     hints = get_type_hints(method.parameters)
     defaults = method.parameters()
-    return tuple(
-        dataclasses.replace(
+    infos = []
+    for field in dataclasses.fields(method.parameters):
+        info = dataclasses.replace(
             field.metadata[INFO],
             name=field.name,
             kind=hints[field.name].__name__,
             default=getattr(defaults, field.name),
         )
-        for field in dataclasses.fields(method.parameters)
-    )
+        infos.append(info)
+    return tuple(infos)
 
 
 def checked_parameters(method: MergeMethod[Any], values: Mapping[str, object]) -> Any:

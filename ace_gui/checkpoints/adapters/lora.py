@@ -266,6 +266,10 @@ def _one_copy(folder: Path, first: TensorInfo, second: TensorInfo) -> TensorInfo
     return first
 
 
+def _blocks(descriptor: int, info: TensorInfo) -> Iterator[bytes]:
+    return read_blocks(descriptor, info.file, info.start, info.start + info.nbytes)
+
+
 def same_bytes(first: TensorInfo, second: TensorInfo) -> bool:
     """Whether two tensors of the files are equal, bit by bit. Raises CheckpointError."""
     if first is second:
@@ -273,11 +277,12 @@ def same_bytes(first: TensorInfo, second: TensorInfo) -> bool:
     if (first.dtype, first.shape) != (second.dtype, second.shape):
         return False
     with open_regular(first.file) as (first_file, _), open_regular(second.file) as (second_file, _):
-        contents = (
-            read_blocks(descriptor, info.file, info.start, info.start + info.nbytes)
-            for descriptor, info in ((first_file, first), (second_file, second))
-        )
-        return all(a == b for a, b in zip(*contents, strict=True))
+        first_blocks = _blocks(first_file, first)
+        second_blocks = _blocks(second_file, second)
+        for first_block, second_block in zip(first_blocks, second_blocks, strict=True):
+            if first_block != second_block:
+                return False
+    return True
 
 
 def changes(
@@ -327,9 +332,12 @@ def _token_rows(path: Path, target: str, table: TensorInfo, indices: tuple[int, 
 _COMPLETE: Final = {
     "hada": [{"w1_a", "w1_b", "w2_a", "w2_b"}, {"w1_a", "w1_b", "w2_a", "w2_b", "t1", "t2"}],
     "lokr": [
-        {*left_pieces, *right_pieces}
-        for left_pieces in (("w1",), ("w1_a", "w1_b"))
-        for right_pieces in (("w2",), ("w2_a", "w2_b"), ("w2_a", "w2_b", "t2"))
+        {"w1", "w2"},
+        {"w1", "w2_a", "w2_b"},
+        {"w1", "w2_a", "w2_b", "t2"},
+        {"w1_a", "w1_b", "w2"},
+        {"w1_a", "w1_b", "w2_a", "w2_b"},
+        {"w1_a", "w1_b", "w2_a", "w2_b", "t2"},
     ],
 }
 

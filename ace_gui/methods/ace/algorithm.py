@@ -254,11 +254,11 @@ def _solved_in_float32(
     precisions = [checked[number][0] for number in passed]
     layers = [group[b] for b in positions]
     solutions = _refined(part.of(passed), terms.of(passed), layers, parameters, precisions)
-    return {
-        b: solution
-        for b, solution, precision in zip(positions, solutions, precisions, strict=True)
-        if refined_exactly_enough(precision, solution.refinement, problem.tolerances[b])
-    }
+    exact_solutions = {}
+    for b, solution, precision in zip(positions, solutions, precisions, strict=True):
+        if refined_exactly_enough(precision, solution.refinement, problem.tolerances[b]):
+            exact_solutions[b] = solution
+    return exact_solutions
 
 
 def _refined(
@@ -276,12 +276,16 @@ def _refined(
     conditions = _conditions(problem, group)
     polars = _polars(terms, k, conditions)
     refinements = [_refinement(k, polar) for polar in polars]
-    sizes = [polar.figures[1] for polar in polars] or [
-        precision_of_layer.size for precision_of_layer in precisions
-    ]
-    sizes = sizes or norms(terms.preliminary_BOI).tolist()
-    return [
-        Solution(
+    sizes: list[float]  # ‖W_pre‖ of each layer, from where it is known already
+    if polars:
+        sizes = [polar.figures[1] for polar in polars]
+    elif precisions:
+        sizes = [precision.size for precision in precisions]
+    else:
+        sizes = norms(terms.preliminary_BOI).tolist()
+    solutions = []
+    for b, mass in enumerate(problem.ridge_masses):
+        solution = Solution(
             value_OI=terms.preliminary_BOI[b],
             size=sizes[b],
             rule=problem.rule,
@@ -291,8 +295,8 @@ def _refined(
             refinement=refinements[b] if refinements else None,
             precision=precisions[b] if precisions else Precision(size=sizes[b]),
         )
-        for b, mass in enumerate(problem.ridge_masses)
-    ]
+        solutions.append(solution)
+    return solutions
 
 
 def _polars(terms: Terms, k: int, conditions: Sequence[float]) -> Sequence[TopPolar]:
@@ -306,17 +310,16 @@ def _polars(terms: Terms, k: int, conditions: Sequence[float]) -> Sequence[TopPo
     value_BOI = terms.preliminary_BOI
     total_BOI = terms.total_BOI
     fused_BOI = terms.residual_BOI.add_(value_BOI).to(torch.float64)
-    noises = [torch.finfo(torch.float64).eps * condition for condition in conditions]
-    others_B2 = torch.stack((norms(value_BOI), norms(total_BOI)), dim=1)
+    relative_errors = [torch.finfo(torch.float64).eps * condition for condition in conditions]
+    norms_B2 = torch.stack((norms(value_BOI), norms(total_BOI)), dim=1)
 
     def figures(factor_BOI: Tensor, indices: Sequence[int]) -> Tensor:
-        rows = [
-            torch.cat((_inner(factor_OI, total_BOI[b]), others_B2[b]))
-            for factor_OI, b in zip(factor_BOI, indices, strict=True)
-        ]
+        rows = []
+        for factor_OI, b in zip(factor_BOI, indices, strict=True):
+            rows.append(torch.cat((_inner(factor_OI, total_BOI[b]), norms_B2[b])))
         return torch.stack(rows)
 
-    return top_polars(fused_BOI, k, noises, figures)
+    return top_polars(fused_BOI, k, relative_errors, figures)
 
 
 def _refinement(k: int, polar: TopPolar) -> Refinement:
@@ -338,12 +341,11 @@ def _refinement(k: int, polar: TopPolar) -> Refinement:
 
 def _conditions(problem: Problem, group: Sequence[LayerEnergies]) -> list[float]:
     """Upper bounds on the condition numbers of S = Σ_t w_t Σ̂_t + e I, from its trace."""
-    return [
-        1.0
-        + math.fsum(share.weights[b] * figures.traces[share.expert] for share in problem.shares)
-        / mass
-        for b, (figures, mass) in enumerate(zip(group, problem.ridge_masses, strict=True))
-    ]
+    conditions = []
+    for b, (figures, mass) in enumerate(zip(group, problem.ridge_masses, strict=True)):
+        traces = [share.weights[b] * figures.traces[share.expert] for share in problem.shares]
+        conditions.append(1.0 + math.fsum(traces) / mass)
+    return conditions
 
 
 def _at_most_one(experts: Experts, figures: LayerEnergies) -> Solution:

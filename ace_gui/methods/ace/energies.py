@@ -56,16 +56,17 @@ def measure(
     if probes_PI is not None:
         probes = Probes(probes_PI=probes_PI, experts=probed, inner_BTT=inner_BTT)
     energies_BT, traces_BT = figures_TB2.permute(2, 1, 0).tolist()
-    return [
-        LayerEnergies(
-            energies=tuple(energies),
-            traces=tuple(traces),
+    layer_energies = []
+    for energies_T, traces_T, layer in zip(energies_BT, traces_BT, layers, strict=True):
+        figures_of_layer = LayerEnergies(
+            energies=tuple(energies_T),
+            traces=tuple(traces_T),
             shape=shape,
             double=layer.has_read_float64,
-            heterogeneity=heterogeneity(energies),
+            heterogeneity=heterogeneity(energies_T),
         )
-        for energies, traces, layer in zip(energies_BT, traces_BT, layers, strict=True)
-    ], probes
+        layer_energies.append(figures_of_layer)
+    return layer_energies, probes
 
 
 def _hopeless(

@@ -105,14 +105,11 @@ class Problem:
 
     def of(self, indices: Sequence[int]) -> Problem:
         """The problem of only these layers."""
-        shares = [
-            replace(
-                share,
-                weights=tuple(share.weights[b] for b in indices),
-                ridges=tuple(share.ridges[b] for b in indices),
-            )
-            for share in self.shares
-        ]
+        shares = []
+        for share in self.shares:
+            weights = tuple(share.weights[b] for b in indices)
+            ridges = tuple(share.ridges[b] for b in indices)
+            shares.append(replace(share, weights=weights, ridges=ridges))
         return replace(
             self,
             layers=[self.layers[b] for b in indices],
