@@ -147,11 +147,11 @@ def is_out_of_memory(error: BaseException) -> bool:
         error.errno == errno.ENOMEM or getattr(error, "winerror", None) in _MEMORY_CODES
     ):
         return True
-    textual = isinstance(error, RuntimeError | OSError | ImportError)
+    is_textual = isinstance(error, RuntimeError | OSError | ImportError)
+    if not is_textual and type(error).__name__ != "SafetensorError":
+        return False
     text = str(error).lower()
-    return (textual or type(error).__name__ == "SafetensorError") and any(
-        phrase in text for phrase in _MEMORY_PHRASES
-    )
+    return any(phrase in text for phrase in _MEMORY_PHRASES)
 
 
 def lacks_room(error: BaseException) -> bool:

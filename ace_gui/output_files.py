@@ -234,7 +234,10 @@ def require_outside(path: Path, inputs: Iterable[Path]) -> None:
 
     Folders are compared by inode, so links are recognised.
     """
-    folders = {key: folder for folder in inputs if _is_folder(folder) for key in _keys(folder)}
+    folders = {}
+    for folder in inputs:
+        if _is_folder(folder):
+            folders.update(dict.fromkeys(_keys(folder), folder))
     target = Path(os.path.realpath(path))
     for above in (target, *target.parents, *path.absolute().parents):
         owner = next((folders[key] for key in _keys(above) if key in folders), None)

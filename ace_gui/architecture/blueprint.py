@@ -333,11 +333,11 @@ class _ArchitecturePart:
             return self._children_with(labelled)
         if self._has_labels(labelled):
             return [name for name in self.outside if not name.startswith(self.bodies)]
-        return [
-            name
-            for name in self.outside
-            if names.is_pretraining_head(name.removeprefix(self.prefix))
-        ]
+        heads = []
+        for name in self.outside:
+            if names.is_pretraining_head(name.removeprefix(self.prefix)):
+                heads.append(name)
+        return heads
 
     def _has_labels(self, labelled: frozenset[str]) -> bool:
         """Whether the class is made for labels, not for a loss of pre-training."""

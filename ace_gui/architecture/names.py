@@ -77,38 +77,38 @@ _POOLER = re.compile(r"^(?:[^.]+\.)?pooler\.")
 _LM_HEAD = re.compile(r"(?:^|\.)(?:lm_head|cls\.predictions)\.")
 
 _ATTENTION = r"(?:attn|attention|mha)"
+_MATRIX_PATTERNS: tuple[tuple[Role, str], ...] = (
+    (
+        Role.QKV,
+        r"(?:^|\.)(?:c_attn|w?qkv|query_key_value|qkv_proj|w_pack|to_qkv|to_kv|kv_proj"
+        rf"|kv_a_proj_with_mqa|kv_b_proj)$|{_ATTENTION}\.in_proj$",
+    ),
+    (
+        Role.QUERY,
+        r"(?:^|\.)(?:q|q_proj|query|query_proj|q_lin|to_q|wq|q_a_proj|q_b_proj|q_attn)$",
+    ),
+    (Role.KEY, r"(?:^|\.)(?:k|k_proj|key|key_proj|k_lin|to_k|wk)$"),
+    (Role.VALUE, r"(?:^|\.)(?:v|v_proj|value|value_proj|v_lin|to_v|wv)$"),
+    (
+        Role.ATTENTION_OUTPUT,
+        r"(?:^|\.)(?:o_proj|out_lin|to_out(?:\.0)?)$"
+        rf"|{_ATTENTION}\.(?:output\.dense|out_proj|c_proj|proj|projection|dense|wo|o)$",
+    ),
+    (Role.MLP_GATE_UP, r"(?:^|\.)(?:gate_up_proj|weights_in|w12)$|mlp\.wi$"),
+    (Role.MLP_GATE, r"(?:^|\.)(?:gate_proj|wi_0)$|\.w1$"),
+    (
+        Role.MLP_UP,
+        r"(?:^|\.)(?:up_proj|dense_h_to_4h|wi|wi_1|fc_in)$"
+        r"|\.(?:fc1|lin1|linear1|dense1|pwconv1|c_fc|intermediate[._]dense|ffn|w3)$",
+    ),
+    (
+        Role.MLP_DOWN,
+        r"(?:^|\.)(?:down_proj|dense_4h_to_h|wo|fc_out|weights_out)$"
+        r"|\.(?:fc2|lin2|linear2|dense2|pwconv2|c_proj|output[._]dense|ffn_output|w2)$",
+    ),
+)
 _MATRIX_ROLES: tuple[tuple[Role, re.Pattern[str]], ...] = tuple(
-    (role, re.compile(pattern, re.IGNORECASE))
-    for role, pattern in (
-        (
-            Role.QKV,
-            r"(?:^|\.)(?:c_attn|w?qkv|query_key_value|qkv_proj|w_pack|to_qkv|to_kv|kv_proj"
-            rf"|kv_a_proj_with_mqa|kv_b_proj)$|{_ATTENTION}\.in_proj$",
-        ),
-        (
-            Role.QUERY,
-            r"(?:^|\.)(?:q|q_proj|query|query_proj|q_lin|to_q|wq|q_a_proj|q_b_proj|q_attn)$",
-        ),
-        (Role.KEY, r"(?:^|\.)(?:k|k_proj|key|key_proj|k_lin|to_k|wk)$"),
-        (Role.VALUE, r"(?:^|\.)(?:v|v_proj|value|value_proj|v_lin|to_v|wv)$"),
-        (
-            Role.ATTENTION_OUTPUT,
-            r"(?:^|\.)(?:o_proj|out_lin|to_out(?:\.0)?)$"
-            rf"|{_ATTENTION}\.(?:output\.dense|out_proj|c_proj|proj|projection|dense|wo|o)$",
-        ),
-        (Role.MLP_GATE_UP, r"(?:^|\.)(?:gate_up_proj|weights_in|w12)$|mlp\.wi$"),
-        (Role.MLP_GATE, r"(?:^|\.)(?:gate_proj|wi_0)$|\.w1$"),
-        (
-            Role.MLP_UP,
-            r"(?:^|\.)(?:up_proj|dense_h_to_4h|wi|wi_1|fc_in)$"
-            r"|\.(?:fc1|lin1|linear1|dense1|pwconv1|c_fc|intermediate[._]dense|ffn|w3)$",
-        ),
-        (
-            Role.MLP_DOWN,
-            r"(?:^|\.)(?:down_proj|dense_4h_to_h|wo|fc_out|weights_out)$"
-            r"|\.(?:fc2|lin2|linear2|dense2|pwconv2|c_proj|output[._]dense|ffn_output|w2)$",
-        ),
-    )
+    (role, re.compile(pattern, re.IGNORECASE)) for role, pattern in _MATRIX_PATTERNS
 )
 
 _MLP_MATRICES = (Role.MLP_GATE_UP, Role.MLP_GATE, Role.MLP_UP, Role.MLP_DOWN)

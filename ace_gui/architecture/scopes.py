@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal
 
 from ace_gui.errors import RecipeError
 
@@ -34,42 +34,39 @@ class ScopeDecision:
     reason: str
 
 
-SCOPES: Mapping[str, Scope] = MappingProxyType(
-    {
-        scope.name: scope
-        for scope in (
-            Scope(
-                name=DEFAULT,
-                description="Matrices of linear modules are merged, oriented outputs × inputs; "
-                "embeddings, norms, biases and convolutions are averaged, except by elementwise "
-                "methods, which merge them too.",
-            ),
-            Scope(
-                name="authors-roberta",
-                description="As the authors' RoBERTa script: only dense matrices are merged; "
-                "classifiers, biases, LayerNorms and embeddings stay as in the base.",
-                excluded=("classifier", "bias", "LayerNorm", "embeddings"),
-            ),
-            Scope(
-                name="authors-gpt2",
-                description="As the authors' GPT-2 script: every matrix is merged as it is stored, "
-                "token and position embeddings too; the score head stays as in the base.",
-                excluded=("score",),
-            ),
-            Scope(
-                name="authors-llama",
-                description="As the authors' Llama script: matrices are merged and norms averaged; "
-                "embed_tokens and lm_head stay as in the base.",
-                excluded=("embed_tokens", "lm_head.weight"),
-            ),
-            Scope(
-                name="authors-vit",
-                description="As the authors' CLIP vision script: every matrix is merged as it is "
-                "stored, embeddings and visual.proj too; text_projection is averaged.",
-            ),
-        )
-    }
+_ALL: Final = (
+    Scope(
+        name=DEFAULT,
+        description="Matrices of linear modules are merged, oriented outputs × inputs; "
+        "embeddings, norms, biases and convolutions are averaged, except by elementwise "
+        "methods, which merge them too.",
+    ),
+    Scope(
+        name="authors-roberta",
+        description="As the authors' RoBERTa script: only dense matrices are merged; "
+        "classifiers, biases, LayerNorms and embeddings stay as in the base.",
+        excluded=("classifier", "bias", "LayerNorm", "embeddings"),
+    ),
+    Scope(
+        name="authors-gpt2",
+        description="As the authors' GPT-2 script: every matrix is merged as it is stored, "
+        "token and position embeddings too; the score head stays as in the base.",
+        excluded=("score",),
+    ),
+    Scope(
+        name="authors-llama",
+        description="As the authors' Llama script: matrices are merged and norms averaged; "
+        "embed_tokens and lm_head stay as in the base.",
+        excluded=("embed_tokens", "lm_head.weight"),
+    ),
+    Scope(
+        name="authors-vit",
+        description="As the authors' CLIP vision script: every matrix is merged as it is "
+        "stored, embeddings and visual.proj too; text_projection is averaged.",
+    ),
 )
+
+SCOPES: Mapping[str, Scope] = MappingProxyType({scope.name: scope for scope in _ALL})
 
 
 def decide(scope: str, name: str, ndim: int) -> ScopeDecision | None:

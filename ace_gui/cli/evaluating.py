@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -84,7 +83,7 @@ def evaluate_models(command: Evaluate) -> None:
     if tasks or harness is None:
         job = EvaluateJob(**common, cluster=command.cluster, threads=command.threads)
         scores = terminal.result(run(job, convert=command.convert), Evaluated).scores
-    by_harness: tuple[TaskScore, ...] = ()
+    by_harness: list[TaskScore] = []
     content: dict[str, Any] = {
         "scores": [score.record() for score in scores],
         "means": [mean.record() for mean in means(scores)],
@@ -93,11 +92,10 @@ def evaluate_models(command: Evaluate) -> None:
         content["routes"] = [route.record() for route in routes]
     if harness is not None:
         device = str(resolve_device(command.device))
-        by_folder = (
-            harness.scores(folder, limit=command.limit, device=device, quiet=command.quiet)
-            for folder in folders
-        )
-        by_harness = tuple(chain.from_iterable(by_folder))
+        for folder in folders:
+            by_harness += harness.scores(
+                folder, limit=command.limit, device=device, quiet=command.quiet
+            )
         content["harness"] = [score.record() for score in by_harness]
     outputs.write_json(command.json, content)
     _print(scores, routes, by_harness, terminal.results)

@@ -232,10 +232,11 @@ def _record(change: TensorChange | GroupChange) -> dict[str, Any]:
 
 def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values for JSON, which has no number for NaN and infinity."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in values.items()
-    }
+    finite_values = dict(values)
+    for key, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            finite_values[key] = None
+    return finite_values
 
 
 def _print(changes: ModelDiff, terminal: Terminal) -> None:

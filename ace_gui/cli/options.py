@@ -62,13 +62,15 @@ def model_given(text: str) -> str:
     return text
 
 
+def _is_worker_count(text: str) -> bool:
+    is_short_number = text.isascii() and text.isdigit() and len(text) < 6
+    return is_short_number and 1 <= int(text) <= MOST_WORKERS
+
+
 def counts_given(text: str) -> tuple[int, ...]:
     """Numbers of workers, as ``1,8,64``; empty for an empty text. Raises BadParameter."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(
-        part.isascii() and part.isdigit() and len(part) < 6 and 1 <= int(part) <= MOST_WORKERS
-        for part in parts
-    ):
+    if not all(map(_is_worker_count, parts)):
         raise typer.BadParameter(
             f"{text[:40]!r} are not numbers of workers; give numbers from 1 to {MOST_WORKERS}, "
             "as in 1,8,64."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from ace_gui.figures.charts import Axis, Bars, Cells, Chart, Curve, Ink, Marks, Panel, letters
@@ -348,7 +349,8 @@ class _Drawing:
     def _draw_cells(self, cells: Cells) -> None:
         from matplotlib.colors import LogNorm, Normalize
 
-        finite = [value for row in cells.values for value in row if value == value]
+        all_values = chain.from_iterable(cells.values)
+        finite = [value for value in all_values if not math.isnan(value)]
         if cells.log:
             finite = [value for value in finite if value > 0]
         low, high = cells.ends or (None, None)

@@ -70,7 +70,9 @@ def _logarithmic(low: float, high: float) -> list[float]:
         step = math.ceil((last - first) / _MOST_POWERS)
         first = last - step * math.ceil((last - first) / step)
         return [10.0**power for power in range(first, last + 1, step)]
-    ladder = [factor * 10.0**power for power in range(first, last + 1) for factor in (1, 2, 5)]
+    ladder: list[float] = []
+    for power in range(first, last + 1):
+        ladder += [10.0**power, 2 * 10.0**power, 5 * 10.0**power]
     below = [value for value in ladder if value <= low * (1 + 1e-9)]
     above = [value for value in ladder if value >= high * (1 - 1e-9)]
     return [value for value in ladder if below[-1] <= value <= above[0]]

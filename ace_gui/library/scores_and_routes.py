@@ -61,11 +61,10 @@ def compare(
     if methods:
         recipes = compare_recipes.by_method(recipes[0], as_list(methods))
     if parameter is not None:
-        recipes = tuple(
-            row
-            for single_recipe in recipes
-            for row in compare_recipes.by_value(single_recipe, parameter, tried)
-        )
+        by_value: list[Recipe] = []
+        for single_recipe in recipes:
+            by_value += compare_recipes.by_value(single_recipe, parameter, tried)
+        recipes = tuple(by_value)
     rows = []
     with workers_at(cluster, device, threads) as workers:
         for event in watched(compare_recipes.compare_all(recipes, device, workers), progress):

@@ -68,11 +68,13 @@ def _attention(settings: str | Mapping[str, Any] | None, mixture: MixtureRecipe)
     """The merge that gives a mixture its attention; None: the base has it. Raises RecipeError."""
     if settings is None or settings == "base":
         return None
-    models = tuple(
-        ModelEntry(model=expert.adapter or expert.model, on=expert.adapter and expert.model)
-        for expert in mixture.experts
-    )
-    merge = Recipe(base_model=mixture.base_model, adapter=mixture.adapter, models=models)
+    models = []
+    for expert in mixture.experts:
+        if expert.adapter is None:
+            models.append(ModelEntry(model=expert.model))
+        else:
+            models.append(ModelEntry(model=expert.adapter, on=expert.model))
+    merge = Recipe(base_model=mixture.base_model, adapter=mixture.adapter, models=tuple(models))
     merge = replace(merge, out_dtype=mixture.out_dtype, check=SanityCheck.OFF)
     if settings == recommended.NAME:
         return recommended.with_recommended(merge)

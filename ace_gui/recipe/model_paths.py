@@ -112,10 +112,9 @@ def cached_snapshot(name: str, revision: str | None) -> Path | None:
             return snapshots[0]
         return None
     matching = [snapshot for snapshot in snapshots if snapshot.name == (commit or revision)]
-    if commit is None and revision is not None and len(revision) >= 7:
-        matching = matching or [
-            snapshot for snapshot in snapshots if snapshot.name.startswith(revision)
-        ]
+    commit_start = revision or ""
+    if commit is None and len(commit_start) >= 7 and not matching:
+        matching = [snapshot for snapshot in snapshots if snapshot.name.startswith(commit_start)]
     if len(matching) == 1:
         return matching[0]
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import Final, Self
 
 TEXT: Final = "text"
@@ -224,7 +225,7 @@ class TaskKind(StrEnum):
 
 def every_role() -> frozenset[str]:
     """All roles of columns, of every kind."""
-    return frozenset(role for kind in TaskKind for role in kind.traits.every_role)
+    return frozenset(chain.from_iterable(kind.traits.every_role for kind in TaskKind))
 
 
 def kind_of_class(class_name: str) -> TaskKind | None:

@@ -73,11 +73,10 @@ class ExampleGradients(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         arguments = [*args, *kwargs.values()]
-        names = {
-            self._names[id(argument)]: argument
-            for argument in arguments
-            if id(argument) in self._names
-        }
+        names = {}
+        for argument in arguments:
+            if id(argument) in self._names:
+                names[self._names[id(argument)]] = argument
         if not names:
             return func(*args, **kwargs)
         use = _USES.get(func)

@@ -131,11 +131,10 @@ def _verdict(contents: ModelContents) -> str:
 
 
 def _shares_sentence(experts: Sequence[str], shares: Sequence[float]) -> str:
-    parts = [
-        (name, share)
-        for name, share in zip(experts, shares, strict=True)
-        if abs(share) > NEGLIGIBLE
-    ]
+    parts = []
+    for name, share in zip(experts, shares, strict=True):
+        if abs(share) > NEGLIGIBLE:
+            parts.append((name, share))
     if not parts:
         return "It is the base"
     values = [share for _, share in parts]

@@ -85,11 +85,11 @@ def spectra_panel(content: FigureContent, sheet: Sheet) -> Panel:
 
 
 def _spectrum_chart(content: FigureContent, spectrum: LayerSpectrum, sheet: Sheet) -> Chart:
-    curves = [
-        Curve(name=name, points=_spectrum_points(spectrum.experts[name]), ink=index)
-        for index, name in enumerate(content.experts)
-        if name in spectrum.experts
-    ]
+    curves = []
+    for index, name in enumerate(content.experts):
+        if name in spectrum.experts:
+            points = _spectrum_points(spectrum.experts[name])
+            curves.append(Curve(name=name, points=points, ink=index))
     for name, ink, sigma in merge_curves(spectrum):
         dashed = ink is Ink.BEFORE
         if sheet.before or not dashed:
@@ -198,12 +198,8 @@ def short_name(plan: Plan, name: str) -> str:
     row = next((row for row in plan.rows if row.name == name), None)
     if row is None or row.block is None:
         return name
-    alike = [
-        other_row
-        for other_row in plan.rows
-        if (other_row.block, other_row.role) == (row.block, row.role)
-    ]
-    if len(alike) == 1:
+    places = [(plan_row.block, plan_row.role) for plan_row in plan.rows]
+    if places.count((row.block, row.role)) == 1:
         return f"block {row.block}, {row.role}"
     return name
 

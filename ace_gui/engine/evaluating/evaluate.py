@@ -132,11 +132,10 @@ def _answered_by(
     """Cache the unknown results of the trials, with each model on one worker."""
     cache = ArrayCache(scores_folder())
     device = torch.device(workers.device)
-    unknown = [
-        index
-        for index, trial in enumerate(trials)
-        if _remembered(cache, _key(trial, device), trial) is None
-    ]
+    unknown = []
+    for index, trial in enumerate(trials):
+        if _remembered(cache, _key(trial, device), trial) is None:
+            unknown.append(index)
     groups = [list(group) for _, group in groupby(unknown, lambda index: trials[index].subject)]
     if models.opened is None:
         recipe = None
@@ -409,9 +408,12 @@ def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
         else:
             record = {}
         each_N = np.array(record["each"], dtype=float)
-        answers = [
-            tuple(answer) if isinstance(answer, list) else answer for answer in record["answers"]
-        ]
+        answers = []
+        for answer in record["answers"]:
+            if isinstance(answer, list):
+                answers.append(tuple(answer))
+            else:
+                answers.append(answer)
         result = MetricResult(score=record["score"], standard_error=record["error"], each_N=each_N)
         outcome = Outcome(measured=result, answers=answers, chat=record["chat"])
     except (ValueError, TypeError, KeyError):

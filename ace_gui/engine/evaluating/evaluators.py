@@ -181,9 +181,10 @@ class Evaluator:
     def stack(self, pieces: Sequence[Piece]) -> Inputs:
         """The inputs of several pieces as one."""
         first, *_ = pieces
-        return {
-            name: torch.stack([piece.inputs[name] for piece in pieces]) for name in first.inputs
-        }
+        stacked_inputs = {}
+        for name in first.inputs:
+            stacked_inputs[name] = torch.stack([piece.inputs[name] for piece in pieces])
+        return stacked_inputs
 
     def kept_bytes(self, piece: Piece) -> int:
         """Bytes that stay in memory from one forward pass to the next."""
@@ -279,9 +280,9 @@ class OfText(Evaluator):
         super().__init__(data, loading, model)
         self.tokenizer = self.preprocessor(data, loading)
         self.longest = longest_input(self.tokenizer, model.config)
-        self.cut_off: dict[str, Any] = (
-            {} if self.longest is None else {"truncation": True, "max_length": self.longest}
-        )
+        self.cut_off: dict[str, Any] = {}
+        if self.longest is not None:
+            self.cut_off = {"truncation": True, "max_length": self.longest}
 
     @classmethod
     def preprocessor(cls, data: TaskData, loading: Loading) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -94,7 +95,7 @@ def _without_examples(
 
 
 def _wanted(data: TaskData) -> list[str]:
-    return [column for names in data.columns.values() for column in names]
+    return list(chain.from_iterable(data.columns.values()))
 
 
 def drawn(table: Table, rows: Iterable[Row], limit: int | None, seed: int) -> list[Row]:
@@ -243,7 +244,8 @@ def columns_of(
     """
     traits = kind.traits
     chosen = _given_columns(task, kind, table, labelled=labelled)
-    unassigned = [c for c in table.columns if not any(c in names for names in chosen.values())]
+    assigned = set(chain.from_iterable(chosen.values()))
+    unassigned = [column for column in table.columns if column not in assigned]
     alone = TEXT in chosen
     for role in reversed(traits.roles):  # labels and pictures have typical names, texts do not
         if role == LABEL and not labelled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import torch
@@ -139,7 +140,7 @@ class TextToText(Prompted):
 
     def answered_pieces(self, examples: Sequence[Example]) -> list[list[Piece]]:
         """Each prompt with this model's own answer behind it, up to ``COMPARED_TOKENS`` of it."""
-        prompts = [piece for example in examples for piece in self.pieces(example)]
+        prompts = list(chain.from_iterable(map(self.pieces, examples)))
         order = sorted(range(len(prompts)), key=lambda n: len(prompts[n].inputs["input_ids"]))
         if self.pads:
             together = COMPARED_TOGETHER
@@ -266,7 +267,9 @@ class TextToText(Prompted):
         stops = self.data.task.stop
         begin = max(begin, ids_NL.shape[1] - max(len(stop.encode()) for stop in stops) - 1)
         texts = self.tokenizer.batch_decode(ids_NL[:, begin:], skip_special_tokens=True)
-        stopped = [any(stop in text for stop in stops) for text in texts]
+        stopped = []
+        for text in texts:
+            stopped.append(any(stop in text for stop in stops))
         return torch.tensor(stopped, device=ids_NL.device)
 
 

@@ -62,16 +62,14 @@ class ClipZeroShot(JudgedByLabels, OfPictures):
         tokenizer = load_tokenizer(loading.preprocessing)
         prompt = data.task.prompt or PROMPT
         prompts = [prompt.replace("{}", label) for label in self.names(data, {})]
+        padding = {}
         if "siglip" in str(model.config.model_type):
-            full = {"padding": "max_length"}
-        else:
-            full = {}
-        encoded = (tokenizer(p, truncation=True, return_tensors="pt", **full) for p in prompts)
+            padding = {"padding": "max_length"}
+        rows = []
         with torch.no_grad():  # unlike inference mode, this allows gradients later
-            rows = [
-                _pooled(model.get_text_features(**encoding.to(model.device)))
-                for encoding in encoded
-            ]
+            for text in prompts:
+                encoding = tokenizer(text, truncation=True, return_tensors="pt", **padding)
+                rows.append(_pooled(model.get_text_features(**encoding.to(model.device))))
         self.text_CD = functional.normalize(torch.cat(rows), dim=1)
         self.label_indices = range(len(rows))
 
@@ -240,18 +238,19 @@ class TokenClassification(OfHead, OfText):
         return torch.tensor([indices.index(index) for index, at in pairs if at >= 0])
 
 
+_EVALUATORS: Final[tuple[type[Evaluator], ...]] = (
+    ImageClassification,
+    TextClassification,
+    Regression,
+    MultipleChoice,
+    CausalLM,
+    TextToText,
+    TokenClassification,
+    ClipZeroShot,
+)
+
 KINDS: Final[Mapping[TaskKind, type[Evaluator]]] = {
-    kind.kind: kind
-    for kind in (
-        ImageClassification,
-        TextClassification,
-        Regression,
-        MultipleChoice,
-        CausalLM,
-        TextToText,
-        TokenClassification,
-        ClipZeroShot,
-    )
+    evaluator.kind: evaluator for evaluator in _EVALUATORS
 }
 
 

@@ -148,10 +148,8 @@ class CausalLM(OfText):
         count = batch.inputs["input_ids"].shape[1] - 1
         if count < 1:  # nothing before, nothing to predict
             return [(0.0, 0)] * len(batch.notes)
-        return [
-            (-float(log_likelihood), count)
-            for log_likelihood in _log_likelihoods(self.model, batch.inputs).sum(dim=1)
-        ]
+        sums_N = _log_likelihoods(self.model, batch.inputs).sum(dim=1)
+        return [(-float(log_likelihood), count) for log_likelihood in sums_N]
 
     def answer(self, outputs: list[Any]) -> Any:
         return sum(nll for nll, _ in outputs), sum(tokens for _, tokens in outputs)
@@ -198,8 +196,12 @@ class MultipleChoice(JudgedByLabels, OfText):
     def pieces(self, example: Example) -> list[Piece]:
         text = example.inputs[TEXT]
         names = self.tokenizer.model_input_names
-        coded = (self.tokenizer(text, choice, **self.cut_off) for choice in example.inputs[CHOICES])
-        return [Piece(inputs={n: torch.tensor(tokens[n])[None] for n in names}) for tokens in coded]
+        pieces = []
+        for choice in example.inputs[CHOICES]:
+            tokens = self.tokenizer(text, choice, **self.cut_off)
+            inputs = {name: torch.tensor(tokens[name])[None] for name in names}
+            pieces.append(Piece(inputs=inputs))
+        return pieces
 
     def scores(self, batch: Batch) -> Tensor:
         """The score of each choice of a batch (N)."""

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,7 +73,8 @@ def _with_padding(model: Any) -> Any:
 @contextmanager
 def unchanged(models: Sequence[Any]) -> Iterator[None]:
     """Context that restores the mode and the configuration of the caller's models."""
-    modes = [(module, module.training) for model in models for module in model.modules()]
+    modules = chain.from_iterable(model.modules() for model in models)
+    modes = [(module, module.training) for module in modules]
     padding = [(model.config, getattr(model.config, "pad_token_id", None)) for model in models]
     try:
         yield

@@ -389,9 +389,8 @@ def _members(path: Path) -> Mapping[str, int]:
     """The arrays' files in the archive, with their sizes in bytes."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return {
-                i.filename: i.file_size for i in archive.infolist() if i.filename.endswith(_SUFFIX)
-            }
+            members = [info for info in archive.infolist() if info.filename.endswith(_SUFFIX)]
+            return {info.filename: info.file_size for info in members}
     except _ERRORS as error:
         raise refused(path, _DAMAGED, details=error) from None
 

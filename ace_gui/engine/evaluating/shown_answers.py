@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -157,10 +158,10 @@ def _describe(
     description["count"] = len(examples)
     if description["metric"] is Metric.ACCURACY:
         description["chance"] = answers.chance(first.data, first.loading.config)
-    description["examples"] = tuple(
-        shown_example(example, cut(answers.text(example, target, names)))
-        for example, target in zip(examples[:SHOWN], first.targets, strict=False)
-    )
+    shown_examples = []
+    for example, target in zip(examples[:SHOWN], first.targets, strict=False):
+        shown_examples.append(shown_example(example, cut(answers.text(example, target, names))))
+    description["examples"] = tuple(shown_examples)
 
 
 # What a model lost and gained
@@ -318,7 +319,7 @@ class _Mean:
 def _routes(
     trial: Trial, models: Models, means: Sequence[_Mean], seconds: float, plain_seconds: float
 ) -> TaskRoutes:
-    experts = tuple(dict.fromkeys(name for mean in means for name in mean.experts))
+    experts = tuple(dict.fromkeys(chain.from_iterable(mean.experts for mean in means)))
     names = None if models.opened is None else models.opened.recipe.expert_names
     return TaskRoutes(
         model=trial.subject.name,

@@ -202,9 +202,8 @@ def picture_of(table: Path, row: str, value: Any) -> Picture:
 
 def folder_table(path: Path) -> Table:
     """A folder with one folder of pictures for each class, named after it."""
-    classes = sorted(
-        entry for entry in path.iterdir() if entry.is_dir() and entry.name[0] not in "._"
-    )
+    folders = [entry for entry in path.iterdir() if entry.is_dir()]
+    classes = sorted(folder for folder in folders if folder.name[0] not in "._")
     pairs = []
     for folder in classes:
         entries = sorted(entry for entry in folder.iterdir() if entry.is_file())

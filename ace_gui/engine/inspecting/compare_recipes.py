@@ -248,9 +248,10 @@ def measure(prepared: Prepared, store: Path) -> Steps[dict[str, Any]]:
     merged = TensorReader(open_checkpoint(store / MODEL))
     square = 0.0
     figures_3T = np.zeros((3, len(names)))
-    rows = [
-        row for row in prepared.plan.rows if row.in_base and row.is_combined and row.tied_to is None
-    ]
+    rows = []
+    for row in prepared.plan.rows:
+        if row.in_base and row.is_combined and row.tied_to is None:
+            rows.append(row)
     for row in rows:
         for part in parts_of(math.prod(row.shape)):
             deltas = TaskVectors(row, readers, CPU, part, checked=False)

@@ -139,7 +139,7 @@ class InspectionContext:
         """Cache key for results that depend only on these experts of the tensor (default: all)."""
         chosen = [self.row.experts[index] for index in experts] or self.row.experts
         models = (self.prepared.base, *(self.prepared.experts[t] for t in chosen))
-        stamps = tuple(stamp for model in models for stamp in model.checkpoint.files)
+        stamps = tuple(chain.from_iterable(model.checkpoint.files for model in models))
         orders = [rows_digest(model, self.row.tied_to or self.row.tensor) for model in models]
         return cache_key(kind, self.row, stamps, orders)
 

@@ -86,9 +86,9 @@ def _spectrum(
         return context.remembered(key, lambda: {"sigma": _values(context.deltas[t])})
 
     spectra = yield from side_by_side(expert, range(len(context.names)), context.device)
-    experts = {
-        name: spectrum["sigma"] for name, spectrum in zip(context.names, spectra, strict=True)
-    }
+    experts = {}
+    for name, arrays in zip(context.names, spectra, strict=True):
+        experts[name] = arrays["sigma"]
     merged = context.cache.get(context.merge_key("spectrum"))
     if merged is None:
         yield ExpertSpectra(name=context.row.name, experts=experts)
@@ -314,10 +314,9 @@ def _distribution(context: InspectionContext) -> Iterator[LayerDistribution | No
     if arrays is None:
         arrays = yield from _counted(context)
         context.cache.put(key, arrays)
-    figures = {
-        name: dict(zip(context.names, arrays[name].tolist(), strict=True))
-        for name in ("outside", "means", "deviations", "excess")
-    }
+    figures = {}
+    for name in ("outside", "means", "deviations", "excess"):
+        figures[name] = dict(zip(context.names, arrays[name].tolist(), strict=True))
     yield LayerDistribution(
         name=context.row.name,
         edges=arrays["edges"],

@@ -133,9 +133,10 @@ class _Compared:
         base = self.base.model
         merged = self.merged.model
         shapes = [base.shape(name) for name in self.names]
-        matrices = [
-            products for products, shape in zip(tensors, shapes, strict=True) if len(shape) > 1
-        ]
+        matrices = []
+        for products, shape in zip(tensors, shapes, strict=True):
+            if len(shape) > 1:
+                matrices.append(products)
         counted = matrices or list(tensors)
         total = counted[0]
         for products in counted[1:]:
@@ -143,7 +144,16 @@ class _Compared:
         fitted = total.fitted()
         shares = common_shares(counted, total)
         floats = [name for name, info in base.checkpoint.tensors.items() if is_float(info.dtype)]
-        absent = [name for name in floats if not merged.has(name)]
+        absent = []
+        other_shape = []
+        for name in floats:
+            if not merged.has(name):
+                absent.append(name)
+            elif not _has(merged, base, name):
+                other_shape.append(name)
+        layers = []
+        for name, shape, products in zip(self.names, shapes, tensors, strict=True):
+            layers.append(_layer(name, shape, products, shares))
         return ModelContents(
             experts=tuple(expert.model.name for expert in self.experts),
             coefficients=tuple(fitted.tolist()),
@@ -151,15 +161,10 @@ class _Compared:
             rounding=_ratio(self._one_rounding(total, fitted), total.energy),
             relative_change=_ratio(total.energy, total.base_energy),
             shares=None if shares is None else tuple(shares.tolist()),
-            layers=tuple(
-                _layer(name, shape, products, shares)
-                for name, shape, products in zip(self.names, shapes, tensors, strict=True)
-            ),
+            layers=tuple(layers),
             missing=() if _is_adapter(merged) else tuple(_without_copies(base, absent)),
             extra=tuple(name for name in merged.extra if _is_weight(merged, name)),
-            other_shape=tuple(
-                name for name in floats if merged.has(name) and not _has(merged, base, name)
-            ),
+            other_shape=tuple(other_shape),
         )
 
 

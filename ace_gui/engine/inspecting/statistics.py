@@ -75,10 +75,9 @@ def _statistics(row: PlanRow, readers: Readers) -> LayerStatistics:
     gram_TT, base_energy = gram(row, readers)
     names = readers.names_of(row)
     weights = readers.prepared.weights_of(row)
-    energies = [
-        float(square) * weight**2
-        for square, weight in zip(gram_TT.diagonal(), weights, strict=True)
-    ]
+    energies = []
+    for square, weight in zip(gram_TT.diagonal(), weights, strict=True):
+        energies.append(float(square) * weight**2)
     result = None
     if row.is_merged:
         with merging_of(row.name, names):

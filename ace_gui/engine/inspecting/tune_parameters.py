@@ -130,10 +130,9 @@ def _searched(
                 batch = asking.send(scores)
         except StopIteration:
             return points
-        arguments = [
-            (device, _with(recipe, parameters), parameters, index, count)
-            for index, parameters in enumerate(batch, len(points))
-        ]
+        arguments = []
+        for index, parameters in enumerate(batch, len(points)):
+            arguments.append((device, _with(recipe, parameters), parameters, index, count))
         finished: list[TunePoint] = []
         for result in _in_turn(_point, arguments, workers, opened):
             if result is not None:

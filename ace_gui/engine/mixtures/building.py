@@ -215,7 +215,8 @@ def _about(routers: FixedRouters | PromptRouters) -> Iterator[str]:
 def _card(prepared: PreparedMixture) -> str:
     """The model card. It gives no paths of this machine."""
     recipe = prepared.recipe
-    public = [hub_name(path) for path in (recipe.base_model, *(e.model for e in recipe.experts))]
+    paths = [recipe.base_model, *(expert.model for expert in recipe.experts)]
+    public = [hub_name(path) for path in paths]
     matter: dict[str, object] = {"library_name": "transformers", "tags": ["merge", "moe"]}
     if all(public):
         matter["base_model"] = list(dict.fromkeys(public))

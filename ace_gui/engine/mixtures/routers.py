@@ -155,7 +155,9 @@ class PromptRouters:
 
     def _embedded(self, reader: TensorReader) -> list[Tensor]:
         """The embeddings of all prompts, positive ones before negative ones of each expert."""
-        prompts = [prompt for entry in self._experts for prompt in entry.positive + entry.negative]
+        prompts: list[str] = []
+        for entry in self._experts:
+            prompts += entry.positive + entry.negative
         return [_embedded(self._base, reader, prompt) for prompt in prompts]
 
     def _keep(self, file: Path, states: Sequence[Tensor]) -> None:

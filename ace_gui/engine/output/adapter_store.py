@@ -90,19 +90,24 @@ class AdapterStore:
         (shard,) = self.shards
         path = self.model / shard.file_name
         entries = list(self._journal.entries.values())
-        recorded = {name: crc for entry in entries for name, crc in entry.written.items()}
+        recorded: dict[str, int] = {}
+        for entry in entries:
+            recorded |= entry.written
         if not recorded:  # perhaps a full disk ended an earlier run here
             path.unlink(missing_ok=True)
             self._writer = ShardedWriter(self.model, self.shards)
             return
         ShardedWriter(self.model, self.shards, ())  # checks the file
         sound = set(intact(self.model, self.shards, recorded))
-        verified = [
-            entry if sound.issuperset(entry.written) else replace(entry, written={}, kept=None)
-            for entry in entries
-        ]
+        verified = []
+        names: list[str] = []
+        for entry in entries:
+            if sound.issuperset(entry.written):
+                verified.append(entry)
+                names += entry.written
+            else:
+                verified.append(replace(entry, written={}, kept=None))
         self._journal.keep(verified)
-        names = [name for entry in verified for name in entry.written]
         self._writer = ShardedWriter(self.model, self.shards, names)
 
     def write(self, tensor: str, pieces: Mapping[str, Tensor], share: float | None = None) -> None:

@@ -168,9 +168,7 @@ def require_adapter_disk(plan: AdapterPlan, prepared: Prepared, target: Path) ->
     The smallest rank counts if ``energy`` decides it.
     """
     if prepared.recipe.energy is not None:
-        tensors = [item.tensor for item in plan.factored] + [
-            item.tensor for item in plan.unfactored
-        ]
+        tensors = [item.tensor for item in (*plan.factored, *plan.unfactored)]
         plan = plan.with_ranks(dict.fromkeys(tensors, 1))
     outputs = plan.completed().outputs(_factor_dtype(prepared))
     require_disk(sum(output.nbytes for output in outputs), target, "the adapter")
@@ -498,6 +496,6 @@ def _are_heads(tied: Collection[str], plan: AdapterPlan) -> bool:
     if not tied or any(map(embedding_role, tied)):
         return False
     owners = {owner_of(name) for name in tied}
-    names = [name for parameter in plan.parameters for name in parameter.names]
+    names = chain.from_iterable(parameter.names for parameter in plan.parameters)
     beside = any(is_inside(name, owners) for name in names if name not in tied)
     return not beside and owners <= set(plan.whole_modules)

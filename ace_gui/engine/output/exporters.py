@@ -238,14 +238,12 @@ class TaskModels(FromModel):
         return write_task_models(model, read_manifest(model).experts, folder)
 
 
-EXPORTERS: Final[Mapping[Output, Exporter]] = {
-    exporter.output: exporter
-    for exporter in (
-        WholeModel(),
-        PeftAdapter(),
-        TaskModels(),
-    )
-}
+_ALL: Final[tuple[Exporter, ...]] = (
+    WholeModel(),
+    PeftAdapter(),
+    TaskModels(),
+)
+EXPORTERS: Final[Mapping[Output, Exporter]] = {exporter.output: exporter for exporter in _ALL}
 """What writes each form."""
 
 

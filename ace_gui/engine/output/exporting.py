@@ -121,18 +121,17 @@ def _write(
     folder: Path, sources: _Sources, shard_bytes: int, stems: Mapping[str, str]
 ) -> Iterator[JobProgress]:
     """Write the tensors and read them back."""
-    outputs = [
-        OutputTensor(
-            name=name, dtype=file.tensors[expert_name].dtype, shape=file.tensors[expert_name].shape
-        )
-        for name, (file, expert_name) in sources.items()
-    ]
+    outputs = []
+    for name, (file, expert_name) in sources.items():
+        info = file.tensors[expert_name]
+        outputs.append(OutputTensor(name=name, dtype=info.dtype, shape=info.shape))
     shards = plan_parts(outputs, shard_bytes, stems)
-    tensors = (
-        (name, TensorReader(file).read(expert_name))
-        for name, (file, expert_name) in sources.items()
-    )
-    return write_verified(folder, shards, tensors)
+    return write_verified(folder, shards, _read(sources))
+
+
+def _read(sources: _Sources) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, (file, expert_name) in sources.items():
+        yield name, TensorReader(file).read(expert_name)
 
 
 def _require_unchanged(expert: OpenedModel, manifest: Manifest) -> None:
@@ -169,10 +168,9 @@ def write_model(
     dtype = chosen.dtype or manifest.recipe.out_dtype
     dtypes = {row.tensor: row.output_dtype(dtype) for row in manifest.rows if row.in_base}
     checkpoint = open_checkpoint(store / MODEL)
-    outputs = [
-        OutputTensor(name=name, dtype=dtypes[name], shape=info.shape)
-        for name, info in checkpoint.tensors.items()
-    ]
+    outputs = []
+    for name, info in checkpoint.tensors.items():
+        outputs.append(OutputTensor(name=name, dtype=dtypes[name], shape=info.shape))
     shards = plan_parts(outputs, chosen.shard_bytes, manifest.stems, manifest.metadata)
     hashes = yield from _convert(checkpoint, stage, shards, dtypes)
     _copy_companions(store / MODEL, stage, planned_shards(manifest))
@@ -306,10 +304,11 @@ def _head_names(stage: Path) -> dict[str, tuple[str, ...]]:
     folder = stage / HEADS
     if not folder.exists():
         return {}
-    return {
-        path.name.removesuffix(".safetensors"): tuple(open_checkpoint(path).tensors)
-        for path in sorted(folder.glob("*.safetensors"))
-    }
+    names = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        expert = path.name.removesuffix(".safetensors")
+        names[expert] = tuple(open_checkpoint(path).tensors)
+    return names
 
 
 def export_adapter(

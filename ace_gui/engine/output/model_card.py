@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -93,7 +94,7 @@ def lineage_of(recipe: Recipe) -> Lineage:
         models=tuple(dict.fromkeys(name for name in public if _is_name(name))),
         licences=tuple(zip(names, licences, strict=True)),
         licence_details=_common_details(cards),
-        languages=tuple(dict.fromkeys(word for card in cards for word in _languages(card))),
+        languages=tuple(dict.fromkeys(chain.from_iterable(map(_languages, cards)))),
         task=_word(cards[0].get("pipeline_tag")),
         base=public[0] if _is_name(public[0]) else "",
     )
@@ -357,12 +358,12 @@ def front_matter(method: str, library: Library, lineage: Lineage, *, adapter: bo
 
 
 def _score_remarks(scores: Sequence[TaskScore]) -> list[str]:
-    shares = [
-        f"{mean.model}: {mean.normalised:.1%} of the experts' scores on average"
-        for mean in means(scores)
-        if mean.normalised is not None
-    ]
-    return [*shares, *remarks(scores)]
+    sentences = []
+    for mean in means(scores):
+        if mean.normalised is not None:
+            share = f"{mean.normalised:.1%} of the experts' scores on average"
+            sentences.append(f"{mean.model}: {share}")
+    return [*sentences, *remarks(scores)]
 
 
 def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:

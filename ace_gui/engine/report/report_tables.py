@@ -43,9 +43,11 @@ def _table(caption: str, rows: Iterable[Row], texts: int = 1) -> ReportTable | N
     listed = list(rows)
     if not listed:
         return None
-    cells = tuple(tuple(text for _, text in row) for row in listed)
     headings = tuple(heading for heading, _ in listed[0])
-    return ReportTable(caption=caption, headings=headings, rows=cells, texts=texts)
+    rows_of_texts = []
+    for row in listed:
+        rows_of_texts.append(tuple(text for _, text in row))
+    return ReportTable(caption=caption, headings=headings, rows=tuple(rows_of_texts), texts=texts)
 
 
 def parameter_table(content: Content) -> ReportTable | None:
@@ -204,21 +206,25 @@ def tensor_table(content: Content) -> ReportTable | None:
 
 
 def _tensor(content: Content, row: PlanRow) -> Row:
-    health = content.health.get(row.name)
-    return [
+    health = NONE
+    if row.name in content.health:
+        health = content.health[row.name].verdict.value
+    gamma = number(content.gamma(row))
+    if content.gamma_unsure(row):
+        gamma = f"{gamma} ?"
+    cells = [
         ("tensor", row.name),
         ("role", row.role),
         ("shape", shape_text(row.shape)),
         ("what happened", row.disposition.value),
         ("regime", _regime(content, row)),
-        ("health", NONE if health is None else health.verdict.value),
-        (GAMMA.title, number(content.gamma(row)) + (" ?" if content.gamma_unsure(row) else "")),
-        *(
-            _figure(content, row, figure)
-            for figure in figures_in(Place.REPORT)
-            if not figure.only_if_known or _is_known(content, figure)
-        ),
+        ("health", health),
+        (GAMMA.title, gamma),
     ]
+    for figure in figures_in(Place.REPORT):
+        if not figure.only_if_known or _is_known(content, figure):
+            cells.append(_figure(content, row, figure))
+    return cells
 
 
 def _is_known(content: Content, figure: DeclaredFigure) -> bool:
@@ -257,10 +263,10 @@ def extreme_table(layers: Collection[LayerHealth]) -> ReportTable | None:
     ends: list[tuple[str, float, str]] = []
     for title, figure, worst in figures:
         members = layers if figure == "norm_ratio" else [layer.report for layer in layers]
-        values = [
-            (getattr(member, figure), member.name) for member in members if member is not None
-        ]
-        values = [(value, name) for value, name in values if value is not None]
+        values = []
+        for member in members:
+            if member is not None and getattr(member, figure) is not None:
+                values.append((getattr(member, figure), member.name))
         if values:
             ends.append((title, *worst(values, key=lambda pair: pair[0])))
     means = [layer.statistics for layer in layers if layer.statistics is not None]
@@ -282,10 +288,10 @@ def finding_table(content: Content, most: int = 200) -> ReportTable | None:
         more = ""
     else:
         more = f", the first {most} of {len(findings)}"
-    rows = (
-        [("tensor", name), *_advice(finding.verdict, finding.title, finding.sentence)]
-        for name, finding in findings[:most]
-    )
+    rows: list[Row] = []
+    for name, finding in findings[:most]:
+        advice = _advice(finding.verdict, finding.title, finding.sentence)
+        rows.append([("tensor", name), *advice])
     return _table(f"Findings{more}", rows, texts=4)
 
 
