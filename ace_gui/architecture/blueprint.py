@@ -417,8 +417,9 @@ def _labelled(model: Any) -> frozenset[str]:
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters(remove_duplicate=False)}
     config = copy.deepcopy(model.config)
     counts = set(_add_labels(config))
-    sizes = {size for shape in shapes.values() for size in shape}
-    if sizes.isdisjoint(count + more for count in counts for more in (0, 1)):
+    sizes = set(itertools.chain.from_iterable(shapes.values()))
+    one_more = {count + 1 for count in counts}
+    if sizes.isdisjoint(counts | one_more):
         return frozenset()
     import torch
 

@@ -93,7 +93,10 @@ def open_pickle(path: Path) -> PickledFile:
         if zipped:
             entries, names = _checked_archive(file, stamp)
         else:
-            names = [n for _ in range(_LEGACY_PICKLES if legacy else 1) for n in _named(file, path)]
+            pickle_count = _LEGACY_PICKLES if legacy else 1
+            names = []
+            for _ in range(pickle_count):  # one after the other in the file
+                names += _named(file, path)
     if not (zipped or legacy):
         sentence = "This is a pickle, but not a PyTorch checkpoint."
         raise refusal(path, _blocked(names) or sentence)

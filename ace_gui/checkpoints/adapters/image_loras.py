@@ -171,8 +171,11 @@ def _candidates(module: str) -> Iterator[str]:
     if parts[0].startswith("text_encoder"):  # transformers 5 saves CLIP's without `text_model`
         bare = inside.removeprefix("text_model").lstrip("._")
         names = [bare, f"text_model.{bare}"]
+    starts = [""]
+    for part_name in parts:
+        starts += _STARTS[part_name]
     for name in names:
-        for start in ("", *(start for part in parts for start in _STARTS[part])):
+        for start in starts:
             yield (start + name).replace(".", "_")
 
 
@@ -210,10 +213,17 @@ def _settings(
         rank = settings.rank_of(inner)
         scaled = settings.scale_of(inner) * rank
         return AdapterSettings(rank=rank, alpha=scaled, fan_in_fan_out=settings.fan_in_fan_out)
-    ranked = ("lora_A", "hada_w1_b", "lokr_w1_b", "lokr_w2_b")
-    rank = next((size for name in ranked if name in pieces for size in pieces[name].shape[:1]), 0)
+    rank = 0
+    for name in ("lora_A", "hada_w1_b", "lokr_w1_b", "lokr_w2_b"):
+        if name in pieces and pieces[name].shape:
+            rank = pieces[name].shape[0]
+            break
     alpha = _alpha(path, pieces.get("alpha"), reader)
-    return AdapterSettings(rank=rank or 1, alpha=alpha if alpha is not None and rank else rank or 1)
+    if not rank:  # no factor has one: the change is not scaled
+        return AdapterSettings(rank=1, alpha=1)
+    if alpha is None:
+        return AdapterSettings(rank=rank, alpha=rank)
+    return AdapterSettings(rank=rank, alpha=alpha)
 
 
 def _alpha(path: Path, info: TensorInfo | None, reader: TensorReader) -> float | None:
