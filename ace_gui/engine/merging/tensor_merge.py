@@ -17,6 +17,7 @@ from ace_gui.checkpoints.derived import ExtendedInfo
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.matrix_figures import effective_rank
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
+from ace_gui.engine.merging.low_rank_merge import merged_in_coordinates
 from ace_gui.engine.merging.quantisation_noise import quantisation_noise
 from ace_gui.engine.merging.readers import Readers, ResolvedRow, resolve_non_finite
 from ace_gui.engine.merging.task_vectors import (
@@ -427,6 +428,9 @@ def merge_deltas(
         tolerance=_of_method(row, tolerance),
         measured=measured,
     )
+    in_coordinates = merged_in_coordinates(row, prepared, deltas, context)
+    if in_coordinates is not None:
+        return in_coordinates
     parameters = prepared.parameters_of(row)
     method = prepared.method_of(row)
     with merging_of(row.name, deltas.names):
