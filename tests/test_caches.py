@@ -58,12 +58,12 @@ def test_all_that_is_kept_is_listed_and_emptied(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cache", CACHES, ids=lambda cache: cache.name)
 def test_one_cache_is_emptied_alone(tmp_path: Path, cache: object) -> None:
     entries = {}
-    for item in CACHES:
-        name = f"stage-{'0' * 24}.json" if item.name == "stages" else "entry"
-        item.folder().mkdir(parents=True, exist_ok=True)
-        entries[item.name] = item.folder() / name
-        entries[item.name].write_text("kept")
-    (chosen,) = [item for item in CACHES if item is cache]
+    for candidate in CACHES:
+        name = f"stage-{'0' * 24}.json" if candidate.name == "stages" else "entry"
+        candidate.folder().mkdir(parents=True, exist_ok=True)
+        entries[candidate.name] = candidate.folder() / name
+        entries[candidate.name].write_text("kept")
+    (chosen,) = [candidate for candidate in CACHES if candidate is cache]
     assert chosen.empty() == 4
     assert [name for name, path in entries.items() if not path.exists()] == [chosen.name]
 

@@ -75,11 +75,11 @@ def test_the_window_and_its_values_load_neither_torch_nor_transformers() -> None
 
 
 def test_no_two_files_of_one_name_mean_different_things() -> None:
-    indices = defaultdict(list)
+    by_name = defaultdict(list)
     for path in PACKAGE.rglob("*.py"):
         if path.name not in {"__init__.py", "__main__.py"}:
-            indices[path.name].append(path.relative_to(PACKAGE).as_posix())
-    assert {name: places for name, places in indices.items() if len(places) > 1} == {}
+            by_name[path.name].append(path.relative_to(PACKAGE).as_posix())
+    assert {name: places for name, places in by_name.items() if len(places) > 1} == {}
 
 
 def test_the_engine_asks_for_no_method_by_name() -> None:

@@ -115,18 +115,18 @@ def test_recipes_are_one_type_everywhere(metainfo, entry, mime) -> None:
 def test_every_file_that_the_program_reads_is_in_the_bundle() -> None:
     from bundle.contents import data_files, is_used
 
-    indices = {str(PurePosixPath(folder) / Path(file).name) for file, folder in data_files()}
+    bundled = {str(PurePosixPath(folder) / Path(file).name) for file, folder in data_files()}
     for name in ("sample/sample.yaml", "sample/heldout.npz", "icons/app.svg"):
         assert resource_path(name).exists()
-        assert f"ace_gui/resources/{name}" in indices
+        assert f"ace_gui/resources/{name}" in bundled
     tracked = [path for path in (ROOT / "resources").rglob("*") if path.is_file()]
     for path in tracked:
-        assert f"ace_gui/{path.relative_to(ROOT).as_posix()}" in indices
+        assert f"ace_gui/{path.relative_to(ROOT).as_posix()}" in bundled
     package = (path for path in (ROOT / "ace_gui").rglob("*") if path.is_file())
     for path in package:
         if path.suffix not in {".py", ".pyc"}:
-            assert path.relative_to(ROOT).as_posix() in indices
-    assert all(map(is_used, indices))
+            assert path.relative_to(ROOT).as_posix() in bundled
+    assert all(map(is_used, bundled))
 
 
 def test_what_is_not_a_dependency_stays_out_of_the_bundle() -> None:

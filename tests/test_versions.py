@@ -66,8 +66,8 @@ def test_all_that_computes_is_bound() -> None:
     """The rooms, and every file at the top of the package that they import."""
     beside = {name.removesuffix(".py") for name in versions.COMPUTING if name.endswith(".py")}
     used = set()
-    for index in versions.COMPUTING:
-        sources = list(versions._sources(versions._PACKAGE / index))
+    for name in versions.COMPUTING:
+        sources = list(versions._sources(versions._PACKAGE / name))
         assert sources
         for source in sources:
             used |= set(re.findall(r"(?:from|import) ace_gui\.(\w+)", source.read_text()))

@@ -140,6 +140,12 @@ class MergeMethod(Generic[Parameters]):
     Until all parts have voted, the sum of votes counts as 0.
     """
 
+    outputs_alike: Callable[[Parameters], bool] | None = None
+    """Whether all outputs are treated alike with these parameters: an orthogonal map of the outputs
+    that keeps their mean then maps the result. Such a method may get task vectors in coordinates of
+    fewer outputs (``shared.low_rank``). None: never.
+    """
+
     sums: bool = False
     """Whether the change is Σ c·ΔW, where c depends only on weights and parameters."""
 

@@ -116,7 +116,9 @@ def merged(folder: Path, method: str, *, giving_back: bool = False) -> Peak:
     models = [{"model": f"expert-{expert}"} for expert in range(experts)]
     document = {"schema": 1, "merge_method": method, "base_model": "base", "models": models}
     document["parameters"] = QUICK.get(method, {})
-    recipes = [index / f"{method}.yaml" for index in (folder.parent / "narrow", folder)]
+    recipes = [
+        family_folder / f"{method}.yaml" for family_folder in (folder.parent / "narrow", folder)
+    ]
     for recipe in recipes:
         recipe.write_text(json.dumps(document))
     with tempfile.TemporaryDirectory(dir=folder) as out:
@@ -133,10 +135,12 @@ def table(methods: Iterable[str], families: Iterable[str]) -> None:
     say(f"{'method':<21} family   start    held: once, twice  ratio     own  planned  ratio")
     for family in families:
         with tempfile.TemporaryDirectory() as folder:
-            indices = save_families(Path(folder), family)
+            model_folders = save_families(Path(folder), family)
             for method in methods:
-                held, deeper = (merged(index, method, giving_back=True) for index in indices)
-                once, twice = (merged(index, method) for index in indices)
+                held, deeper = (
+                    merged(model_folder, method, giving_back=True) for model_folder in model_folders
+                )
+                once, twice = (merged(model_folder, method) for model_folder in model_folders)
                 say(
                     f"{method:<21} {family:<6} {_mb(once.start)} {_mb(held.growth)} "
                     f"{_mb(deeper.growth)} {deeper.growth / held.growth:6.3f} {_mb(twice.growth)} "

@@ -71,8 +71,8 @@ def refusal(case: Unsupported, folder: Path) -> str:
     if isinstance(error, PickleConsentError):
         error = complaint(lambda: convert_pickle(path, folder / "cache"))
     assert isinstance(error, CheckpointError)
-    index, sentence = error.sentence.replace(f"{folder}/", "").split(": ", 1)
-    assert "model" in index
+    subject, sentence = error.sentence.replace(f"{folder}/", "").split(": ", 1)
+    assert "model" in subject
     return sentence
 
 

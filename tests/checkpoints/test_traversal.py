@@ -69,16 +69,16 @@ class Watch:
 
     def outside(self, folder: Path) -> list[tuple[str, object]]:
         return [
-            (event, index)
-            for event, index in self.seen
-            if "socket." in event or not _is_below(index, folder)
+            (event, target)
+            for event, target in self.seen
+            if "socket." in event or not _is_below(target, folder)
         ]
 
 
-def _is_below(index: object, folder: Path) -> bool:
-    if not isinstance(index, str | bytes | os.PathLike):
+def _is_below(target: object, folder: Path) -> bool:
+    if not isinstance(target, str | bytes | os.PathLike):
         return True  # a descriptor that is open already
-    path = Path(os.path.realpath(os.fsdecode(index)))
+    path = Path(os.path.realpath(os.fsdecode(target)))
     allowed_folders = (
         folder.resolve(),
         Path(sys.base_prefix).resolve(),

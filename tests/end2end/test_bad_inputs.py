@@ -45,21 +45,21 @@ class BadRecipe:
 def bad_recipes(folder: Path, family: Family) -> Iterator[BadRecipe]:
     """A recipe for every line of the catalogue; each in a folder of its own."""
     for number, case in enumerate((*OPENED, *CONVERTED, *ADAPTERS)):
-        index = folder / f"{number}" / "expert-a"
-        index.mkdir(parents=True)
-        file = file_over(index.parent, family.base, [case.make(index)])
+        expert = folder / f"{number}" / "expert-a"
+        expert.mkdir(parents=True)
+        file = file_over(expert.parent, family.base, [case.make(expert)])
         yield BadRecipe(str(case), file, case.sentence, converts=case in CONVERTED)
-    index = folder / "network" / "expert-a"
+    expert = folder / "network" / "expert-a"
     remote = r"\\host\share"
-    save_adapter(index, factors(QUERY, 32, 32), base_model_name_or_path=remote)
+    save_adapter(expert, factors(QUERY, 32, 32), base_model_name_or_path=remote)
     sentence = "Names a network location as its base. Not contacted; choose the base yourself."
-    yield BadRecipe("23", file_over(index.parent, family.base, [index]), sentence)
-    index = folder / "nan" / "expert-a"
+    yield BadRecipe("23", file_over(expert.parent, family.base, [expert]), sentence)
+    expert = folder / "nan" / "expert-a"
     held = load_file(family.experts["task0"] / "model.safetensors")
     held[f"{QUERY}.weight"][0, 3:6] = math.nan
-    save_model(index, held, config={"model_type": "roberta"})
+    save_model(expert, held, config={"model_type": "roberta"})
     sentence = f"`{QUERY}.weight` of `expert-a` has 3 NaN values (first at [0, 3])."
-    yield BadRecipe("25", file_over(index.parent, family.base, [index]), sentence)
+    yield BadRecipe("25", file_over(expert.parent, family.base, [expert]), sentence)
     yield from unlike_the_base(folder, family)
     yield from wrong_in_themselves(folder, family)
 

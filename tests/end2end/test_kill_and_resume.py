@@ -72,16 +72,16 @@ def kill_and_resume(context: ForkServerContext, recipe: Recipe, folder: Path, ti
     moments = random.Random(0)
     killed = 0
     for number in range(times):
-        index = folder / str(number)
-        index.mkdir()
-        out = index / "out"
+        attempt_folder = folder / str(number)
+        attempt_folder.mkdir()
+        out = attempt_folder / "out"
         run(context, recipe, out, kill_after=moments.uniform(0, seconds))
         resumes = not out.exists()
         if resumes:
             killed += 1
             run(context, recipe, out, resume=True)
         assert files(out) == expected
-        leftovers = [path for path in index.iterdir() if path != out]
+        leftovers = [path for path in attempt_folder.iterdir() if path != out]
         # Killed after the model was renamed: the journal beside it goes with the next try.
         assert not leftovers or not resumes
         assert not any((path / MODEL).exists() for path in leftovers)

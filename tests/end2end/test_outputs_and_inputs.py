@@ -54,14 +54,14 @@ def test_no_output_is_an_input(command: str, recipe: Path, family: Family, tmp_p
     (tmp_path / "hard").hardlink_to(family.experts["task0"] / "model.safetensors")
     (tmp_path / "door").symlink_to(family.base)
     os.mkfifo(tmp_path / "pipe")
-    indices = [recipe, tmp_path / "link", tmp_path / "hard", tmp_path / "pipe", Path("/dev/null")]
+    outputs = [recipe, tmp_path / "link", tmp_path / "hard", tmp_path / "pipe", Path("/dev/null")]
     if command != "demo":  # its inputs are the sample's
-        indices += [family.base / "config.json", tmp_path / "door" / "new", family.base / "new"]
-        indices += [family.experts["task1"] / ".." / "task1" / "new"]
-    for index in indices:
+        outputs += [family.base / "config.json", tmp_path / "door" / "new", family.base / "new"]
+        outputs += [family.experts["task1"] / ".." / "task1" / "new"]
+    for output in outputs:
         for more in ([], ["--overwrite"] if command in FILES else []):
-            status, said = run(command, recipe, index, *more)
-            assert status == 1, (index, said)
+            status, said = run(command, recipe, output, *more)
+            assert status == 1, (output, said)
             assert len([line for line in said.splitlines() if line.startswith("Error:")]) == 1
     assert contents(family, recipe) == before
     assert Path("/dev/null").is_char_device()

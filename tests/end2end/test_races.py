@@ -76,9 +76,9 @@ class Races:
         for number, (worker, thing) in enumerate((w, t) for t in self.things for w in self.workers):
             self.alone(worker, thing, self.made(f"alone-{number}"))
         for number in range(count):
-            index = self.made(str(number))
-            self.race(index)
-            shutil.rmtree(index)
+            path = self.made(str(number))
+            self.race(path)
+            shutil.rmtree(path)
 
     def made(self, name: str) -> Path:
         """As deep in the tree every time: recipes have relative paths."""

@@ -83,10 +83,10 @@ def fail_everywhere(
     total = disk.count
     tried = 0
     for at in indices(total):
-        index = folder / str(at)
-        index.mkdir()
-        fail_once(way, prepared, index, kind, at, expected)
-        shutil.rmtree(index)
+        attempt_folder = folder / str(at)
+        attempt_folder.mkdir()
+        fail_once(way, prepared, attempt_folder, kind, at, expected)
+        shutil.rmtree(attempt_folder)
         tried += 1
     return tried
 
@@ -112,7 +112,7 @@ def fail_once(
             read_finished(store)
             assert (store / MODEL).exists(), at
     assert files(way(prepared, path, resume=True)) == expected, at
-    assert {item.name for item in path.iterdir()} <= {"out", "store"}, at
+    assert {entry.name for entry in path.iterdir()} <= {"out", "store"}, at
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -84,9 +84,9 @@ def test_all_that_a_screen_reader_comes_to_has_a_name(loaded):
 
 
 def test_return_presses_the_button_with_the_focus(loaded, qtbot):
-    index = loaded.header.primary.main
-    index.setFocus()
-    qtbot.keyClick(index, Qt.Key.Key_Return)
+    button = loaded.header.primary.main
+    button.setFocus()
+    qtbot.keyClick(button, Qt.Key.Key_Return)
     assert loaded.session.activity.is_running(ActivityState.MERGING)
 
 
@@ -153,12 +153,12 @@ def test_f11_or_a_double_click_shows_a_panel_alone_and_all_again(loaded, qtbot, 
     bar.setFocus()
     qtbot.waitUntil(bar.hasFocus)
     for alone in (True, False):
-        index = bar.tabRect(0).center()
+        centre = bar.tabRect(0).center()
         if by_key:
             loaded.actions_.maximise.trigger()
         else:
-            qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=index)
-            qtbot.mouseDClick(bar, Qt.MouseButton.LeftButton, pos=index)
+            qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=centre)
+            qtbot.mouseDClick(bar, Qt.MouseButton.LeftButton, pos=centre)
         assert workspace.heterogeneity.isVisible()
         assert workspace.layers.isVisible() != alone
         assert workspace.inspector.isVisible() != alone

@@ -168,13 +168,13 @@ def test_an_experts_colour_as_text_has_its_place():
 
 def test_there_is_no_style_sheet():
     package = resource_path("icons").parents[1] / "ace_gui"
-    indices = [
+    places = [
         f"{path.name}:{number}"
         for path in package.rglob("*.py")
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if "setStyleSheet" in line
     ]
-    assert not indices
+    assert not places
 
 
 @pytest.mark.parametrize("role", Face)
@@ -246,8 +246,8 @@ def test_the_icons_the_window_uses_are_there():
 def inks_of(pictured: QIcon, mode: QIcon.Mode = QIcon.Mode.Normal) -> set[str]:
     """The colours that cover whole pixels."""
     image = pictured.pixmap(QSize(64, 64), 1.0, mode).toImage()
-    indices = ((x, y) for x in range(image.width()) for y in range(image.height()))
-    solid = (image.pixelColor(x, y) for x, y in indices)
+    points = ((x, y) for x in range(image.width()) for y in range(image.height()))
+    solid = (image.pixelColor(x, y) for x, y in points)
     return {colour.name() for colour in solid if colour.alpha() == 255}
 
 

@@ -184,9 +184,9 @@ class DeviceStandIn:
         if _by_mask(args[1:2]):
             self._wait("index")
         if func is torch.Tensor.__setitem__ and isinstance(args[2], torch.Tensor):
-            index = args[0] if args[1] is ... else args[0][args[1]]
+            target = args[0] if args[1] is ... else args[0][args[1]]
             if not _by_mask(args[1]) and not _is_list(args[1]):
-                index.copy_(args[2])
+                target.copy_(args[2])
                 return None
         output = func(*_inner(args), **_inner(kwargs))
         return self.hold(output) if isinstance(output, torch.Tensor) else output

@@ -45,14 +45,14 @@ class FailingDisk:
         if fails:
             raise OSError(self._code, os.strerror(self._code))
 
-    def holds(self, index: object) -> bool:
+    def holds(self, target: object) -> bool:
         """Whether a path or a descriptor is on this disk."""
-        if isinstance(index, int):
+        if isinstance(target, int):
             try:
-                index = Path(f"/proc/self/fd/{index}").readlink()
+                target = Path(f"/proc/self/fd/{target}").readlink()
             except OSError:
                 return False
-        return os.fspath(index).startswith(self._folder)
+        return os.fspath(target).startswith(self._folder)
 
 
 class _File(io.FileIO):
@@ -87,10 +87,10 @@ def failing(disk: FailingDisk) -> Iterator[FailingDisk]:
 
 
 def _asking(call: Callable[..., Any], disk: FailingDisk) -> Callable[..., Any]:
-    def asking(index: Any, *arguments: Any, **options: Any) -> Any:
-        if disk.holds(index):
+    def asking(target: Any, *arguments: Any, **options: Any) -> Any:
+        if disk.holds(target):
             disk.request()
-        return call(index, *arguments, **options)
+        return call(target, *arguments, **options)
 
     return asking
 

@@ -35,12 +35,12 @@ def sparse_model(config: PretrainedConfig, folder: Path) -> Path:
             "data_offsets": [offset, offset + size],
         }
         offset += size
-    indices = {}
+    weight_map = {}
     for number, header in enumerate(shards, 1):
         file = f"model-{number:05}-of-{len(shards):05}.safetensors"
-        indices |= dict.fromkeys(header, file)
+        weight_map |= dict.fromkeys(header, file)
         _write(folder / file, header)
-    index = {"metadata": {}, "weight_map": indices}
+    index = {"metadata": {}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
 

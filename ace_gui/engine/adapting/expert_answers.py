@@ -23,7 +23,7 @@ from ace_gui.engine.adapting.objectives import (
     answers,
     batch_indices,
 )
-from ace_gui.engine.adapting.padding import padding_of
+from ace_gui.engine.adapting.padding import Padding, padding_of
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.engine.evaluating.task_data import Example
 
@@ -226,15 +226,15 @@ class AlignedTask:
 
 
 @torch.no_grad()
-def distinction(model: Evaluator, examples: Sequence[Example]) -> float:
+def distinction(
+    model: Evaluator, inputs: Sequence[Sequence[Piece]], padding: Padding | None
+) -> float:
     """How far apart a model's answers to these inputs are, in nats.
 
     The entropy of the mean answer less the mean entropy: the mutual information of input and
     answer. Large if the model is sure of answers that differ. ``model``: one whose answers have
-    probabilities.
+    probabilities. ``padding``: how its inputs can be padded.
     """
-    inputs = model.answered_pieces(examples)
-    padding = padding_of(model, list(chain.from_iterable(inputs)))
     entropies: list[Tensor] = []
     sums: list[Tensor] = []
     answer_count = 0

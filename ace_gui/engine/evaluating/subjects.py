@@ -257,17 +257,20 @@ def loading_of(
         source = ReplacedTensors(checkpoint=head, names={name: name for name in head.tensors})
         if (folder / HEADS / expert / "config.json").is_file():
             config = _config(folder / HEADS / expert)
-        config = _with_vocabulary(config or _recipe_config(folder, expert), loading.config)
+        config = _with_vocabulary(config or _recipe_config(folder, expert, head), loading.config)
         loading = replace(loading, config=config, replaced=source)
     return replace(loading, modules=modules_of(folder, expert, base))
 
 
-def _recipe_config(folder: Path, owner: str) -> Mapping[str, Any]:
-    """The config for a kept head, from the expert's own folder."""
+def _recipe_config(folder: Path, owner: str, head: Checkpoint) -> Mapping[str, Any]:
+    """The config for a kept head, from the expert's own folder; for an adapter, with its base's."""
     try:
         recipe = load_recipe(folder / RECIPE)
         expert = dict(zip(recipe.expert_names, recipe.models, strict=True))[owner]
-        return _config(_folder(expert.model))
+        if not is_adapter(expert.model):
+            return _config(_folder(expert.model))
+        base_config = _config(_folder(expert.on or recipe.base_model))
+        return config_with_head(base_config, expert.model, head) or base_config
     except (RecipeError, KeyError):
         raise TaskError(
             f"{path_text(folder)} keeps a head of {owner}, but the model it belongs to is unknown;"

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from ace_gui.engine.adapting.expert_answers import distinction
+from ace_gui.engine.adapting.padding import padding_of
 from ace_gui.engine.calibrating.calibrate import EXAMPLES, SEED, Calibration, calibration
 from ace_gui.engine.contract.events import PassProgress
-from ace_gui.engine.evaluating.evaluators import Evaluator
+from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds import evaluator_class
 from ace_gui.engine.evaluating.loaded_models import Loaded
@@ -165,14 +166,19 @@ def distinctions_by(expert: Evaluator, tasks: Sequence[TaskData]) -> dict[tuple[
     By its task's name and that of the inputs. Empty if its answers have no probabilities.
     """
     own_data = expert.data
-    distinctions: dict[tuple[str, str], float] = {}
     if expert.answers_numbers:
-        return distinctions
+        return {}
     own_roles = set(own_data.examples[0].inputs)
+    inputs_by_task: dict[str, list[list[Piece]]] = {}
     for data in tasks:
         if data.kind == own_data.kind and set(data.examples[0].inputs) == own_roles:
-            some = data.examples[:LOOKED_AT]
-            distinctions[own_data.name, data.name] = distinction(expert, some)
+            inputs_by_task[data.name] = expert.answered_pieces(data.examples[:LOOKED_AT])
+    all_inputs = itertools.chain.from_iterable(inputs_by_task.values())
+    # What a model makes of padding is tried once for all tasks: it takes as long as an answer.
+    padding = padding_of(expert, list(itertools.chain.from_iterable(all_inputs)))
+    distinctions: dict[tuple[str, str], float] = {}
+    for name, inputs in inputs_by_task.items():
+        distinctions[own_data.name, name] = distinction(expert, inputs, padding)
     return distinctions
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import torch
 
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
+from ace_gui.engine.merging.low_rank_merge import merged_in_coordinates
 from ace_gui.engine.merging.task_vectors import TaskVectors, averaged, measured_of, merging_of
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import Part
@@ -98,6 +99,9 @@ def merge_deltas(
         tolerance=method_tolerance(row, tolerance),
         measured=measured,
     )
+    in_coordinates = merged_in_coordinates(row, prepared, deltas, context)
+    if in_coordinates is not None:
+        return in_coordinates
     parameters = prepared.parameters_of(row)
     method = prepared.method_of(row)
     with merging_of(row.name, deltas.names):

@@ -18,10 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ace_gui.checkpoints.derived import read_factor
 from ace_gui.engine.calibrating.model_parameters import CENTRE
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.readers import ModelReader, Readers
+from ace_gui.engine.planning.adapter_plan import low_rank_changes
+from ace_gui.engine.planning.low_rank_rows import coordinates_of
 from ace_gui.engine.planning.models import answering_name
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import Part, of_row, parts_of
@@ -29,6 +32,7 @@ from ace_gui.errors import MethodError
 from ace_gui.formatting import listing, plain
 from ace_gui.linalg.passes import energy
 from ace_gui.methods.shared.experts import Computed, Merged, OnDemand
+from ace_gui.methods.shared.low_rank import ThinFactors
 from ace_gui.methods.shared.measured import Measured, Need
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance, tolerance_of_experts, with_output
 
@@ -88,6 +92,7 @@ class TaskVectors(OnDemand):
         checked: bool = True,
     ) -> None:
         self._row = row
+        self._readers = readers
         self._checked = checked
         self._device = device
         self.part = part
@@ -120,6 +125,26 @@ class TaskVectors(OnDemand):
         if is_cached:
             return value - self.base
         return value.sub_(self.base)
+
+    def low_rank(self) -> list[ThinFactors] | None:
+        """Every task vector as a product of an adapter's factors, oriented outputs × inputs.
+
+        None if the row is not merged in coordinates, if it is float64, or on a GPU, where whole
+        matrices are fast. Raises NonFiniteError.
+        """
+        on_processor = self._device == CPU and self._dtype == torch.float32
+        if not on_processor or coordinates_of(self._row, self._readers.prepared) is None:
+            return None
+        outputs, inputs = self.base.shape
+        without_change = ThinFactors(torch.zeros(outputs, 0), torch.zeros(0, inputs))
+        factors = dict.fromkeys(self._row.experts, without_change)
+        for t, change in low_rank_changes(self._readers.prepared, self._row) or ():
+            reader = self._readers.experts[t].reader
+            left_OR, right_RI = change.factors(partial(read_factor, reader))
+            if change.turned != self._row.transposed:
+                left_OR, right_RI = right_RI.T, left_OR.T
+            factors[t] = ThinFactors(left_OR * change.scale, right_RI)
+        return list(factors.values())
 
     def like(self, read: Callable[[Part | None], Tensor]) -> Tensor:
         """Bring another tensor with the row's stored layout into the form of the task vectors.

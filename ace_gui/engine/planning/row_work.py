@@ -9,6 +9,7 @@ from math import prod
 from typing import Final
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.planning.low_rank_rows import coordinates_of
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.linalg.singular import matrix_shape, shaping_flops
 from ace_gui.methods.method import Kind
@@ -30,16 +31,20 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
         return 0.0
     experts = len(row.experts)
     entries = prod(row.shape)
-    method = prepared.method_of(row)
-    flops = ENTRY_FLOPS * experts * entries
-    if row.after.reshapes:
-        flops += shaping_flops(matrix_shape(row.shape))
-    if row.disposition is Disposition.AVERAGED or method.kind is not Kind.MATRIX:
-        return flops
     if row.transposed:
         shape = tuple(reversed(row.shape))
     else:
         shape = row.shape
+    flops = ENTRY_FLOPS * experts * entries
+    count = coordinates_of(row, prepared)
+    if count is not None:
+        shape = (count, shape[1])
+        flops = 2.0 * entries * count  # only the result has all outputs
+    if row.after.reshapes:
+        flops += shaping_flops(matrix_shape(shape))
+    method = prepared.method_of(row)
+    if row.disposition is Disposition.AVERAGED or method.kind is not Kind.MATRIX:
+        return flops
     return flops + method.flops(shape, experts, prepared.parameters_of(row))
 
 

@@ -100,16 +100,19 @@ def changed_after(
     scale: float = 1.0,
     cap: float | None = None,
     tolerance: Tolerance = STRICT,
+    subtracted: bool = True,
 ) -> Merged:
     """The merge of a matrix by any method, after the steps on its change.
 
     ``rank``: share of the singular directions kept; ``spectrum``: power of the singular values;
     ``scale``: factor; ``cap``: δ, or None for no cap. ``tolerance``: the accuracy that the result
-    needs; float32 is used where it is exact enough. Overwrites ``merged.delta``. The defaults
-    change nothing.
+    needs; float32 is used where it is exact enough. ``subtracted``: whether the task vectors are
+    differences of weights, and have the rounding of these. Overwrites ``merged.delta``. The
+    defaults change nothing.
     """
     if rank != 1 or spectrum != 1:
-        merged = _reshaped(merged, base_OI, rank, spectrum, tolerance)
+        rounding = _rounding_of_base(merged, base_OI) if subtracted else 0.0
+        merged = _reshaped(merged, rounding, rank, spectrum, tolerance)
     if scale != 1:
         merged.delta.mul_(scale)
     if cap is None:
@@ -118,14 +121,14 @@ def changed_after(
 
 
 def _reshaped(
-    merged: Merged, base_OI: Tensor, rank: float, spectrum: float, tolerance: Tolerance
+    merged: Merged, rounding: float, rank: float, spectrum: float, tolerance: Tolerance
 ) -> Merged:
-    """The merge with new singular values; the diagnostics have those before and after."""
-    # The norm of the error that the change may have: of the computation, and of the rounding of
-    # float32 weights, whose differences the task vectors are.
-    noise = EXACT * math.sqrt(energy(merged.delta))
-    if merged.delta.dtype == torch.float32 or base_OI.dtype == torch.float32:
-        noise += torch.finfo(torch.float32).eps * math.sqrt(energy(base_OI))
+    """The merge with new singular values; the diagnostics have those before and after.
+
+    ``rounding``: Frobenius norm of the task vectors' own rounding.
+    """
+    # The norm of the error that the change may have, with that of the computation.
+    noise = EXACT * math.sqrt(energy(merged.delta)) + rounding
     shaped: RootSpectrum | ShapedSpectrum | None = None
     if rank == 1 and spectrum == ROOT:
         shaped = _rooted(merged.delta, noise, tolerance)
@@ -136,6 +139,13 @@ def _reshaped(
         merged.delta.copy_(shaped.matrix_OI)
     values = ChangedSpectrum(before=shaped.before_R.tolist(), after=shaped.after_R.tolist())
     return replace(merged, diagnostics=replace(merged.diagnostics, reshaped=values))
+
+
+def _rounding_of_base(merged: Merged, base_OI: Tensor) -> float:
+    """Frobenius norm of the rounding of weights in float32; 0 in float64."""
+    if torch.float32 not in (merged.delta.dtype, base_OI.dtype):
+        return 0.0
+    return torch.finfo(torch.float32).eps * math.sqrt(energy(base_OI))
 
 
 def _rooted(delta_OI: Tensor, noise: float, tolerance: Tolerance) -> RootSpectrum | None:

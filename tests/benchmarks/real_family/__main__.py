@@ -18,6 +18,7 @@ import importlib.util
 import itertools
 import json
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -30,6 +31,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+import ace_gui
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.methods.shared.after import changed_after
@@ -75,6 +77,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "SAMerging": {"merge_method": "samerging"},
     "Expert Merging": {"merge_method": "expert_merging"},
     "ProDistill": {"merge_method": "prodistill"},
+    "Surgery": {"merge_method": "surgery"},
     "distil": _distilled(),
     "distil, blocks": _distilled(how="blocks"),
     "distil, rank 8": _distilled(train="rank-8"),
@@ -90,7 +93,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "recommended": recommended_keys(),
 }
 ALIGNED = tuple(name for name, keys in METHODS.items() if "distil" in keys)
-WITH_INPUTS = ("RegMean", "AdaMerging", "SAMerging", "Expert Merging", "ProDistill", *ALIGNED)
+MODULES = ("Surgery",)
+"""These store modules of each task beside the merged weights."""
+LEARNED = ("RegMean", "AdaMerging", "SAMerging", "Expert Merging", "ProDistill")
+WITH_INPUTS = (*LEARNED, *MODULES, *ALIGNED)
 """These use inputs that the experts were trained with, 64 of each task where nothing is said."""
 OURS = ("recommended", "recommended, δ = 0", *ALIGNED)
 """These keep the pooler by themselves."""
@@ -138,25 +144,49 @@ class Family:
 
     def merged(self, label: str) -> dict[str, Tensor]:
         """The merged body, by the engine, under the experts' names."""
-        models = [{"model": str(folder), "name": n} for n, folder in self.folders.items()]
-        whole = {"schema": 1, "base_model": str(self.study.base), "models": models}
-        whole |= METHODS[label]
         with tempfile.TemporaryDirectory(prefix="real-family-") as folder:
-            if label in WITH_INPUTS:
-                inputs = METHODS[label].get("distil", {}).get("inputs", 64)
-                whole["tasks"] = [self._task(n, Path(folder), inputs) for n in self.folders]
+            recipe = self._recipe(label, Path(folder))
             out = Path(folder) / "out"
-            for _ in merge(prepare(recipe_from(whole)), out, device="cpu", as_output=True):
+            for _ in merge(prepare(recipe_from(recipe)), out, device="cpu", as_output=True):
                 pass
             return {f"bert.{n}": v for n, v in load_file(out / "model/model.safetensors").items()}
 
-    def _task(self, name: str, folder: Path, count: int) -> dict[str, str]:
-        """A task of a recipe whose calibration data are examples trained with, of the seed's."""
+    def right_with_modules(self, label: str) -> dict[str, Tensor]:
+        """What a merge that stores modules answers rightly, by the program's own evaluation."""
+        with tempfile.TemporaryDirectory(prefix="real-family-") as folder:
+            recipe = self._recipe(label, Path(folder))
+            tasks = recipe.pop("tasks")
+            scored = [self._task(n, Path(folder) / "scored", 64, scored=True) for n in self.folders]
+            out = Path(folder) / "out"
+            ace_gui.merge({**recipe, "tasks": tasks}, out, device="cpu", threads=1)
+            evaluation = ace_gui.evaluate(None, {"merge": out}, scored, device="cpu", threads=1)
+        return {score.task: torch.from_numpy(score.each_N) for score in evaluation.scores}
+
+    def _recipe(self, label: str, folder: Path) -> dict[str, Any]:
+        """The recipe of a merge, with its tasks' data in ``folder``."""
+        models = [{"model": str(expert), "name": n} for n, expert in self.folders.items()]
+        base = self.study.base
+        if label in MODULES:
+            base = self.study.transformer()
+        recipe = {"schema": 1, "base_model": str(base), "models": models, **METHODS[label]}
+        if label in WITH_INPUTS:
+            inputs = METHODS[label].get("distil", {}).get("inputs", 64)
+            recipe["tasks"] = [self._task(n, folder, inputs) for n in self.folders]
+        return recipe
+
+    def _task(self, name: str, folder: Path, count: int, *, scored: bool = False) -> dict[str, str]:
+        """A task of a recipe whose calibration data are examples trained with, of the seed's.
+
+        ``scored``: whether its data are those of the study's split, not of another.
+        """
         splits = self.study.tasks[name].splits
         some = random.Random(self.case.seed).sample(splits["train"], count)
-        other = "test" if self.study.split == "validation" else "validation"
+        data_split = self.study.split
+        if not scored:
+            data_split = "test" if self.study.split == "validation" else "validation"
+        folder.mkdir(exist_ok=True)
         files = {}
-        for role, examples in (("data", splits[other]), ("calibration", some)):
+        for role, examples in (("data", splits[data_split]), ("calibration", some)):
             files[role] = folder / f"{name}-{role}.csv"
             with files[role].open("w", encoding="utf-8", newline="") as stream:
                 csv.writer(stream).writerows([("text", "label"), *examples])
@@ -178,6 +208,8 @@ class Family:
         bodies = {}
 
         def right(variant: str) -> dict[str, Tensor]:
+            if label in MODULES:
+                return self.right_with_modules(label)
             if not bodies:
                 bodies[False] = self.merged(label)
             flat = "B" in variant
@@ -203,6 +235,13 @@ class Study:
         self.judge = Judge(self.base, self.tasks)
         stored = load_file(self.base / "model.safetensors")
         self.base_weights = {f"bert.{n}": v for n, v in stored.items()}
+
+    def transformer(self) -> Path:
+        """The base without the file that names a sentence transformer's parts."""
+        folder = self.cache / "transformer"
+        if not folder.is_dir():
+            shutil.copytree(self.base, folder, ignore=shutil.ignore_patterns("modules.json"))
+        return folder
 
     def build(self, cases: Sequence[Case]) -> None:
         """Train the experts that are not there yet."""
@@ -246,6 +285,8 @@ def table(
     for cases in columns:
         for label in labels:
             asked = ["A"] if label in OURS else variants
+            if label in MODULES:
+                asked = ["as it is"]
             if label in PAIRS_ONLY and cases[0].count != 2:
                 asked = []
             for case in cases if asked else []:

@@ -139,12 +139,12 @@ def merged_values(
     rows = list[Held]()
     by_tensor = {}
     shared = {} if learning.shared is None else learning.shared(parameters, experts)
-    for name, index in model.named_parameters():
-        deltas = [0.5 * torch.randn_like(index) for _ in range(experts)]
+    for name, parameter in model.named_parameters():
+        deltas = [0.5 * torch.randn_like(parameter) for _ in range(experts)]
         findings = {"threshold": tuple(0.2 for _ in range(experts))}
         weights = [1.0 + 0.25 * t for t in range(experts)]
         made = list(part_inputs_of(learning, Experts(deltas, weights), parameters, findings))
-        rows.append(Held(name, index.detach().clone(), deltas, made, weights, index))
+        rows.append(Held(name, parameter.detach().clone(), deltas, made, weights, parameter))
         values = learning.start(deltas, parameters, findings)
         by_tensor[name] = {key: value.double() for key, value in values.items()}
     shared_values = {name: value.double() for name, value in shared.items()}

@@ -236,17 +236,17 @@ def test_a_cache_that_cannot_be_written_costs_time_only(
 ):
     file = bert_family(own_cache)
     _, expected = measured(file, Need.INPUTS)
-    index = own_cache / "occupied"
+    occupied = own_cache / "occupied"
     if cache == "file":
-        index.touch()
+        occupied.touch()
     else:
-        index.symlink_to("/proc/nothing")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(index))
+        occupied.symlink_to("/proc/nothing")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(occupied))
     prepared, measurements = measured(file, Need.INPUTS)
     assert [numbers(statistics) for statistics in measurements] == [
         numbers(statistics) for statistics in expected
     ]
-    assert str(index) in caplog.text
+    assert str(occupied) in caplog.text
     assert "not kept" in caplog.text
     folders = [statistics.folder for statistics in measurements]
     assert all(folder.is_dir() for folder in folders)

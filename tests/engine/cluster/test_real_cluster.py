@@ -134,8 +134,8 @@ def test_a_signal_ends_all_of_it_within_seconds(number: signal.Signals, tmp_path
 
 
 def ray_folder() -> str:
-    index = tempfile.gettempdir()
-    return index if len(index) <= LONGEST_FOLDER else "/tmp"
+    folder = tempfile.gettempdir()
+    return folder if len(folder) <= LONGEST_FOLDER else "/tmp"
 
 
 def test_a_cluster_of_someone_else_answers_quickly(tmp_path):
@@ -185,7 +185,9 @@ def heard_addresses(process: psutil.Process) -> set[str]:
             sockets = member.net_connections("tcp")
         except psutil.Error:
             continue
-        addresses |= {index.laddr.ip for index in sockets if index.status == psutil.CONN_LISTEN}
+        addresses |= {
+            connection.laddr.ip for connection in sockets if connection.status == psutil.CONN_LISTEN
+        }
     return addresses
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import peft
@@ -76,6 +77,18 @@ def test_an_expert_answers_as_in_peft(family: Path) -> None:
             right += int(expert(**encoded).logits.argmax()) == 1
         (score,) = [s for s in evaluation.scores if s.model == name and s.task == name]
         assert score.score == pytest.approx(right / len(rows))
+
+
+def test_a_merge_of_such_experts_is_scored_by_its_folder_alone(
+    family: Path, tmp_path: Path
+) -> None:
+    """The head's labels follow from the adapter, although nobody names the recipe."""
+    ace_gui.merge(family, tmp_path / "out", device="cpu")
+    tasks = [{"data": str(family.parent / f"{name}.csv"), "expert": name} for name in LABELS]
+    alone = ace_gui.evaluate(None, {"merge": tmp_path / "out"}, tasks, device="cpu")
+    with_recipe = ace_gui.evaluate(family, {"merge": tmp_path / "out"}, device="cpu")
+    expected = [score for score in with_recipe.scores if score.model == "merge"]
+    assert list(alone.scores) == [replace(score, normalised=None) for score in expected]
 
 
 def test_merges_of_such_experts_are_aligned(family: Path, tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def test_large_tensors_are_counted_in_parts(tmp_path, cache: InspectionCache):
     delta = deltas_of(prepared, row)["a"]
     assert histogram.deviations["a"] == pytest.approx(delta.std())
     assert histogram.outside["a"] == (np.abs(delta) > histogram.edges[-1]).sum()
-    (statistics,) = [item.statistics for item in analyse(prepared)]
+    (statistics,) = [event.statistics for event in analyse(prepared)]
     assert statistics.energies["a"] == pytest.approx((delta**2).sum())
 
 
@@ -274,7 +274,7 @@ def test_a_tensor_that_no_expert_changes_has_bins(tmp_path, cache: InspectionCac
 
 def test_the_analysis_has_cosines_of_the_task_vectors(prepared: Prepared):
     merged = [row for row in prepared.plan.rows if row.disposition == Disposition.MERGED]
-    by_name = {item.statistics.name: item.statistics for item in analyse(prepared)}
+    by_name = {event.statistics.name: event.statistics for event in analyse(prepared)}
     for row in merged:
         flat = np.stack([delta.ravel() for delta in deltas_of(prepared, row).values()])
         norms = np.linalg.norm(flat, axis=1)

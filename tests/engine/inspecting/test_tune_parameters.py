@@ -199,8 +199,8 @@ def test_the_disk_that_is_written_to_is_the_one_that_counts(
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
 
     def usage(path: Path) -> _Usage:
-        index = Path(path).resolve()
-        return _Usage(10**12, 0, 0 if any(index.is_relative_to(f) for f in full) else 10**12)
+        resolved = Path(path).resolve()
+        return _Usage(10**12, 0, 0 if any(resolved.is_relative_to(f) for f in full) else 10**12)
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
 

@@ -28,14 +28,14 @@ def save(folder: Path, tensors: dict[str, torch.Tensor], files: int) -> Path:
     if files == 1:
         save_file(tensors, folder / "model.safetensors")
         return folder
-    indices = {
+    shards = {
         name: f"model-{files - index % files:05d}-of-{files:05d}.safetensors"
         for index, name in enumerate(tensors)
     }
-    for file in set(indices.values()):
-        shard = {name: tensors[name] for name, position in indices.items() if position == file}
+    for file in set(shards.values()):
+        shard = {name: tensors[name] for name, position in shards.items() if position == file}
         save_file(shard, folder / file)
-    index = {"metadata": {}, "weight_map": indices}
+    index = {"metadata": {}, "weight_map": shards}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
 

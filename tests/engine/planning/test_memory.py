@@ -159,17 +159,17 @@ meet at their peaks. What is added has more than twice that."""
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def indices(request, tmp_path_factory):
+def model_folders(request, tmp_path_factory):
     return save_families(tmp_path_factory.mktemp("depth"), request.param)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", methods_without_data())
-def test_a_model_twice_as_deep_takes_no_more(method: str, indices: tuple[Path, Path]):
-    once, twice = (merged(index, method, giving_back=True) for index in indices)
+def test_a_model_twice_as_deep_takes_no_more(method: str, model_folders: tuple[Path, Path]):
+    once, twice = (merged(model_folder, method, giving_back=True) for model_folder in model_folders)
     assert twice.peak <= 1.05 * once.peak
     assert twice.growth <= 1.05 * once.growth + APART
-    as_it_is = merged(indices[1], method)
+    as_it_is = merged(model_folders[1], method)
     assert as_it_is.growth <= ALLOWED * as_it_is.planned + BESIDE
 
 

@@ -52,7 +52,7 @@ def test_only_folders_that_the_engine_would_take_are_approved(tmp_path, monkeypa
         verdict = check_folder(text, 0, [model])
         assert not verdict.good, text
         assert reason in verdict.sentence
-    monkeypatch.setattr(os, "access", lambda index, mode: index != tmp_path)  # root may anything
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may anything
     assert "permission" in check_folder(str(tmp_path / "new")).sentence.lower()
 
 

@@ -80,13 +80,13 @@ def test_without_data_it_offers_to_choose_them(panel, loaded, worker):
 
 def test_a_task_takes_calibration_inputs(panel, loaded):
     loaded.session.draft.set_tasks(tuple(replace(task, calibration=None) for task in CALIBRATED))
-    index = loaded.workspace.show_scores().show_tab(TasksTab)
-    assert index.editor.calibration.full_text == "none"
-    index.editor.calibrate([Path("/data/other.csv")])
+    tab = loaded.workspace.show_scores().show_tab(TasksTab)
+    assert tab.editor.calibration.full_text == "none"
+    tab.editor.calibrate([Path("/data/other.csv")])
     (first, _) = loaded.session.draft.inputs.tasks
     assert first.calibration == Path("/data/other.csv")
-    assert index.editor.calibration.full_text == "/data/other.csv"
-    index.editor.without.trigger()
+    assert tab.editor.calibration.full_text == "/data/other.csv"
+    tab.editor.without.trigger()
     assert loaded.session.draft.inputs.tasks[0].calibration is None
 
 

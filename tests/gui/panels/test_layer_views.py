@@ -190,9 +190,9 @@ def test_arrow_keys_move_from_cell_to_cell(role_map, qtbot):
 
 def test_clicking_a_cell_selects_its_layer(role_map, qtbot):
     view = role_map.canvas.getViewBox()
-    index = role_map.canvas.mapFromScene(view.mapViewToScene(QPointF(2, 1)))
+    position = role_map.canvas.mapFromScene(view.mapViewToScene(QPointF(2, 1)))
     with qtbot.waitSignal(role_map.layer_selected) as chosen:
-        qtbot.mouseClick(role_map.canvas.viewport(), Qt.MouseButton.LeftButton, pos=index)
+        qtbot.mouseClick(role_map.canvas.viewport(), Qt.MouseButton.LeftButton, pos=position)
     assert chosen.args == ["layers.2.key.weight"]
 
 
@@ -220,12 +220,12 @@ def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot):
 
 
 def test_a_curve_an_expert_with_lines_within_one_role(energies):
-    item = energies.items["sst2"]
-    np.testing.assert_allclose(item.getOriginalDataset()[1], np.log10(2 * GAMMA))
-    assert item.opts["pen"] is None
+    curve = energies.items["sst2"]
+    np.testing.assert_allclose(curve.getOriginalDataset()[1], np.log10(2 * GAMMA))
+    assert curve.opts["pen"] is None
     energies.role.setCurrentText("key")
-    np.testing.assert_allclose(item.getOriginalDataset()[1], np.log10(2 * GAMMA[1::3]))
-    assert item.opts["pen"] is not None
+    np.testing.assert_allclose(curve.getOriginalDataset()[1], np.log10(2 * GAMMA[1::3]))
+    assert curve.opts["pen"] is not None
     assert energies.name_at(2) == "layers.2.key.weight"
     assert energies.row_of("layers.2.query.weight") is None
 

@@ -43,9 +43,9 @@ def routed(loaded) -> None:
 
 
 def table_of(page: ScoresPage) -> RoutesTable:
-    index = page.show_tab(ScoresTab)
-    index.refresh()
-    return index.routes
+    tab = page.show_tab(ScoresTab)
+    tab.refresh()
+    return tab.routes
 
 
 def scored(window: MainWindow, worker: FakeWorker) -> Path:

@@ -61,9 +61,9 @@ TASK_DATA = tuple(Task(data=path, expert=path.stem) for path in DATA)
 
 
 def scores_place(page: ScoresPage) -> ScoresTab:
-    index = page.show_tab(ScoresTab)
-    index.refresh()
-    return index
+    tab = page.show_tab(ScoresTab)
+    tab.refresh()
+    return tab
 
 
 def described(task: Task, **changes: object) -> TaskDescribed:
@@ -111,32 +111,32 @@ def test_data_belong_to_the_expert_with_their_name(title, expert):
 def test_a_problem_of_a_task_names_labels_in_quotation_marks_and_its_file_once(
     page, loaded, worker, qtbot
 ):
-    index = page.show_tab(TasksTab)
+    tab = page.show_tab(TasksTab)
     description = add_described(loaded, worker, qtbot)
     fault = f"{description.task.data}, row 2: The label `b` is not among the head's."
     worker.say(replace(description, fault=fault), job=worker.newest(DescribeTasksJob))
-    assert index.list.item(0).text() == "cola\nrow 2: The label “b” is not among the head's."
-    assert index.editor.fault.text() == fault.replace("`b`", "“b”")
+    assert tab.list.item(0).text() == "cola\nrow 2: The label “b” is not among the head's."
+    assert tab.editor.fault.text() == fault.replace("`b`", "“b”")
 
 
 @pytest.mark.parametrize(("wrong", "name"), [("labels", "labels"), ("text", "column of text")])
 def test_the_field_that_is_wrong_is_marked_until_it_is_right(
     page, loaded, worker, qtbot, wrong, name
 ):
-    index = page.show_tab(TasksTab)
+    tab = page.show_tab(TasksTab)
     description = add_described(loaded, worker, qtbot)
     number = worker.newest(DescribeTasksJob)
     worker.say(replace(description, fault="It does not fit.", wrong=wrong), job=number)
-    fields = index.editor.form.fields
+    fields = tab.editor.form.fields
     assert [key for key, field in fields.items() if field.control.property("invalid")] == [name]
     assert fields[name].control.accessibleDescription() == "It does not fit."
     worker.say(description, job=number)
-    assert not any(field.control.property("invalid") for field in index.editor.form.fields.values())
-    assert index.editor.form.fields[name].control.accessibleDescription() != "It does not fit."
+    assert not any(field.control.property("invalid") for field in tab.editor.form.fields.values())
+    assert tab.editor.form.fields[name].control.accessibleDescription() != "It does not fit."
 
 
 def test_an_experts_labels_that_fit_are_proposed(page, loaded, worker, qtbot):
-    index = page.show_tab(TasksTab)
+    tab = page.show_tab(TasksTab)
     description = add_described(loaded, worker, qtbot)
     task = replace(description.task, labels=("a", "b"))
     loaded.scoring.change(0, task)
@@ -146,7 +146,7 @@ def test_an_experts_labels_that_fit_are_proposed(page, loaded, worker, qtbot):
     worker.say(wrong, job=worker.newest(DescribeTasksJob))
     (button,) = [
         button
-        for button in index.editor.findChildren(QPushButton)
+        for button in tab.editor.findChildren(QPushButton)
         if button.text() == "Use the labels of sst2"
     ]
     button.click()
@@ -155,20 +155,20 @@ def test_an_experts_labels_that_fit_are_proposed(page, loaded, worker, qtbot):
 
 
 def test_models_are_evaluated_where_a_task_was_added(page, loaded, worker, qtbot):
-    index = page.show_tab(TasksTab)
+    tab = page.show_tab(TasksTab)
     add_described(loaded, worker, qtbot)
-    assert index.evaluate.isVisible()
-    index.evaluate.click()
+    assert tab.evaluate.isVisible()
+    tab.evaluate.click()
     assert len(worker.jobs_of(EvaluateJob)) == 1
     worker.say(JobDone(), job=worker.newest(EvaluateJob))
 
 
 def test_data_that_are_dropped_are_tasks_of_the_recipe(page, loaded, worker, qtbot):
-    index = page.show_tab(TasksTab)
+    tab = page.show_tab(TasksTab)
     draft = loaded.session.draft
-    assert not index.list.isVisible()  # one sentence and an action stand there
+    assert not tab.list.isVisible()  # one sentence and an action stand there
     plan = draft.plan
-    assert drop(index, *DATA, DATA[0]).isAccepted()
+    assert drop(tab, *DATA, DATA[0]).isAccepted()
     assert [task.title for task in draft.inputs.tasks] == ["cola", "sst2", "cola-2"]
     assert [task.expert for task in draft.inputs.tasks] == ["cola", "sst2", "cola"]
     assert draft.plan is plan  # nothing of the merge is another
@@ -182,7 +182,7 @@ def test_data_that_are_dropped_are_tasks_of_the_recipe(page, loaded, worker, qtb
         replace(descriptions[1], fault="data/sst2.csv, row 3: It is empty."),
         job=number,
     )
-    texts = [index.list.item(row).text() for row in range(3)]
+    texts = [tab.list.item(row).text() for row in range(3)]
     assert texts[0] == "cola\ntext-classification · 40 examples"
     assert texts[1] == "sst2\ndata/sst2.csv, row 3: It is empty."
     assert texts[2] == "cola-2\nreading the data …"
@@ -263,24 +263,24 @@ def test_tasks_follow_the_name_of_their_expert(loaded):
 
 
 def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(page, loaded, worker):
-    index = scores_place(page)
-    assert not index.no_scores.isVisible()
-    index.no_tasks.button.click()
+    tab = scores_place(page)
+    assert not tab.no_scores.isVisible()
+    tab.no_tasks.button.click()
     assert isinstance(page.tabs.current, TasksTab)
     page.tabs.current.findChild(QFileDialog).close()
     loaded.session.draft.set_tasks(TASK_DATA)
-    index = scores_place(page)
+    tab = scores_place(page)
     store = merged(loaded, worker)
-    index.no_scores.button.click()
+    tab.no_scores.button.click()
     number = worker.newest(EvaluateJob)
     assert worker.jobs[number].stores == (store,)
     assert worker.jobs[number].recipe.tasks == TASK_DATA
     worker.say(EvaluationProgress(model=str(store), task="cola", done=3, total=4), job=number)
-    assert index.evaluate.text() == "75 % · press to stop"
-    index.evaluate.click()
+    assert tab.evaluate.text() == "75 % · press to stop"
+    tab.evaluate.click()
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
-    assert index.evaluate.text() == "Evaluate"
+    assert tab.evaluate.text() == "Evaluate"
 
 
 def test_what_waits_for_a_merge_says_so_and_what_does_not_works(page, loaded, worker, qtbot):
@@ -307,15 +307,15 @@ def test_what_waits_for_a_merge_says_so_and_what_does_not_works(page, loaded, wo
     assert not examples.compare_button.isEnabled()
     assert examples.compare_button.toolTip() == tooltip(WHILE_MERGING)
     loaded.workspace.show_space(Space.TRY)
-    index = loaded.workspace.trying
-    index.text.setPlainText("the cat")
-    assert not index.button.isEnabled()
-    assert index.button.toolTip() == tooltip(WAIT)
-    index.try_example(ShownExample(row="row 7"), "cola")
+    try_page = loaded.workspace.trying
+    try_page.text.setPlainText("the cat")
+    assert not try_page.button.isEnabled()
+    assert try_page.button.toolTip() == tooltip(WAIT)
+    try_page.try_example(ShownExample(row="row 7"), "cola")
     assert not worker.jobs_of(TryJob)
     worker.say(JobCancelled(), job=merging)
     tune.refresh()
-    assert index.button.isEnabled()
+    assert try_page.button.isEnabled()
     assert {button: button.toolTip() for button in buttons} == tooltips
     assert scores.evaluate.isEnabled()
 
@@ -399,14 +399,14 @@ def test_a_model_that_is_being_tried_is_not_called_untried(page, loaded, worker)
     scores = loaded.session.results.scores._scores
     for key in [key for key in scores if key[0] == store]:
         del scores[key]
-    index = scores_place(page)
-    assert "is not evaluated" in index.title.text()
+    tab = scores_place(page)
+    assert "is not evaluated" in tab.title.text()
     loaded.scoring.evaluate()
-    index.refresh()
-    assert "being evaluated" in index.title.text()
+    tab.refresh()
+    assert "being evaluated" in tab.title.text()
     worker.say(JobCancelled(), job=worker.newest(EvaluateJob))
-    index.refresh()
-    assert "is not evaluated" in index.title.text()
+    tab.refresh()
+    assert "is not evaluated" in tab.title.text()
 
 
 def test_a_run_has_a_mean_once_all_tasks_are_known(page, loaded, worker):
@@ -458,11 +458,11 @@ def test_names_of_close_scores_stay_near_their_points(qtbot):
 
 def test_the_scores_of_a_merge_are_said_drawn_and_listed(page, loaded, worker):
     record_scores(loaded, worker)
-    index = scores_place(page)
-    assert index.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
-    assert index.note.text() == "2 tasks, 8 examples in all; standard error of the mean: 0.071"
-    assert index.line.accessibleDescription() == "base 0.250, ACE-Merging 0.875, experts 1.000"
-    model = index.figures.model
+    tab = scores_place(page)
+    assert tab.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
+    assert tab.note.text() == "2 tasks, 8 examples in all; standard error of the mean: 0.071"
+    assert tab.line.accessibleDescription() == "base 0.250, ACE-Merging 0.875, experts 1.000"
+    model = tab.figures.model
     titles = [row.title for row in model.rows]
     assert titles == ["mean", "cola", "sst2"]
     texts = [[model.index(row, c).data() for c in (MERGE, KEPT, LOST, GAINED)] for row in (0, 1)]
@@ -471,9 +471,9 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(page, loaded, worker):
     header = Qt.Orientation.Horizontal
     for column in range(model.columnCount()):  # figures stand below their titles
         assert model.index(0, column).data(role) == model.headerData(column, header, role)
-    columns = {column.title: column.values for column in index.bars.columns()}
+    columns = {column.title: column.values for column in tab.bars.columns()}
     assert np.asarray(columns["ACE-Merging"]).tolist() == [0.875, 0.75, 1.0]
-    assert "cola: base 0.250 ± 0.100" in index.bars.accessibleDescription()
+    assert "cola: base 0.250 ± 0.100" in tab.bars.accessibleDescription()
     run = loaded.session.results.runs.all[0]
     assert run.accuracies == {"cola": 0.75, "sst2": 1.0}
 
@@ -481,13 +481,13 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(page, loaded, worker):
 def test_scores_that_came_in_another_workspace_are_shown_when_one_comes_back(
     page, loaded, worker, qtbot
 ):
-    index = scores_place(page)
+    tab = scores_place(page)
     loaded.workspace.show_space(0)
     record_scores(loaded, worker)
     qtbot.wait(3 * REFRESH)
-    assert not index.title.text(), "drawn for nobody"
+    assert not tab.title.text(), "drawn for nobody"
     loaded.workspace.show_scores()
-    assert index.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
+    assert tab.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
 
 
 def test_two_models_are_tested_against_each_other_in_words(page, loaded, worker):
@@ -521,21 +521,21 @@ def test_scores_of_other_models_and_tasks_are_forgotten(page, loaded, worker):
 
 def test_chance_is_a_line_and_a_column_where_it_is_known(page, loaded, worker):
     store = record_scores(loaded, worker)
-    index = scores_place(page)
-    assert "chance" not in index.bars.items
-    assert "Chance" not in index.figures.note.text()
+    tab = scores_place(page)
+    assert "chance" not in tab.bars.items
+    assert "Chance" not in tab.figures.note.text()
     scores = loaded.session.results.scores
     scores.describe(described(TASK_DATA[0], chance=0.25))
-    index.refresh()
-    x, y = index.bars.items["chance"].getOriginalDataset()
+    tab.refresh()
+    x, y = tab.bars.items["chance"].getOriginalDataset()
     drawn = np.isfinite(y)
     assert set(y[drawn]) == {0.25}
     assert set(np.round(x[drawn])) == {1}, "not for the mean, as chance is not known of all tasks"
     rows = {row.title: row for row in figures_of(scores, store)}
     assert rows["cola"].chance == 0.25
     assert math.isnan(rows["mean"].chance)
-    assert index.figures.note.text().endswith("Chance: cola 0.250.")
-    column = [column for column in index.figures.model.exported() if column.title == "chance"]
+    assert tab.figures.note.text().endswith("Chance: cola 0.250.")
+    column = [column for column in tab.figures.model.exported() if column.title == "chance"]
     assert list(column[0].values)[1] == 0.25
 
 
@@ -550,9 +550,9 @@ def test_perplexities_are_drawn_as_shares_of_the_experts(page, loaded):
             task_score("sst2", "sst2", 15.0, on_own_task=True, metric="perplexity"),
         ]
     )
-    index = scores_place(page)
-    assert index.bars.title.full_text == "Share of the expert's score by task"
-    assert "cola: base 0.500, expert 1.000" in index.bars.accessibleDescription()
+    tab = scores_place(page)
+    assert tab.bars.title.full_text == "Share of the expert's score by task"
+    assert "cola: base 0.500, expert 1.000" in tab.bars.accessibleDescription()
     rows = figures_of(scores, "base")
     assert rows[0].kept == rows[0].base_kept == 0.5
     assert math.isnan(rows[0].base.value)  # no mean of more and of less is better
@@ -590,9 +590,9 @@ def compared(task: str, *, reference: str, **counts: int) -> ExamplesCompared:
 
 def test_examples_lost_and_gained_are_listed_and_filtered(page, loaded, worker, qtbot):
     store = record_scores(loaded, worker)
-    index = page.show_tab(ExamplesTab)
-    qtbot.waitUntil(index.isVisible)
-    index.refresh()
+    tab = page.show_tab(ExamplesTab)
+    qtbot.waitUntil(tab.isVisible)
+    tab.refresh()
     number = worker.newest(CompareExamplesJob)  # answers are remembered: asked for at once
     assert (worker.jobs[number].store, worker.jobs[number].with_base) == (Path(store), False)
     worker.say(
@@ -601,25 +601,25 @@ def test_examples_lost_and_gained_are_listed_and_filtered(page, loaded, worker, 
         JobDone(),
         job=number,
     )
-    titles = [button.text() for button in index.verdict.findChildren(QPushButton)]
+    titles = [button.text() for button in tab.verdict.findChildren(QPushButton)]
     assert titles == ["Lost 6", "Gained 1", "Both wrong 2"]
-    assert index.note.text().startswith("The first 4 of 6 are shown.")
-    first = index.list.rows.index(0, 0)
+    assert tab.note.text().startswith("The first 4 of 6 are shown.")
+    first = tab.list.rows.index(0, 0)
     assert first.data(Qt.ItemDataRole.AccessibleTextRole) == (
         "cola, row 0: LOST 0 of cola. should be yes; the merge answers no, cola yes"
     )
-    assert index.detail.answers.text() == "should be: yes\nmerge: no\ncola: yes"
-    index.task.choose("sst2")
-    assert [example.task for example in index.list.examples] == ["sst2"]
-    index.verdict.findChildren(QPushButton)[1].click()
-    assert index.list.rows.rowCount() == 0
-    index.task.choose("")
-    assert [example.comparison.answer for example in index.list.examples] == ["yes"]
-    index.against.findChildren(QPushButton)[1].click()
+    assert tab.detail.answers.text() == "should be: yes\nmerge: no\ncola: yes"
+    tab.task.choose("sst2")
+    assert [example.task for example in tab.list.examples] == ["sst2"]
+    tab.verdict.findChildren(QPushButton)[1].click()
+    assert tab.list.rows.rowCount() == 0
+    tab.task.choose("")
+    assert [example.comparison.answer for example in tab.list.examples] == ["yes"]
+    tab.against.findChildren(QPushButton)[1].click()
     against_base = worker.newest(CompareExamplesJob)
     assert worker.jobs[against_base].with_base
     worker.say(compared("cola", reference="base", gained=2), JobDone(), job=against_base)
-    assert "base no" in index.list.rows.index(0, 0).data()
+    assert "base no" in tab.list.rows.index(0, 0).data()
     assert number != against_base
 
 
@@ -673,16 +673,16 @@ def test_pictures_below_the_scores_stand_under_their_task_and_its_count(loaded, 
 
 
 def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(page, loaded, worker, qtbot):
-    index = page.show_tab(ExamplesTab)
-    assert not index.compare_button.isEnabled()
-    assert "Add a task first." in index.compare_button.toolTip()
+    tab = page.show_tab(ExamplesTab)
+    assert not tab.compare_button.isEnabled()
+    assert "Add a task first." in tab.compare_button.toolTip()
     loaded.session.draft.set_tasks(TASK_DATA)
     store = merged(loaded, worker)
     assert not worker.jobs_of(CompareExamplesJob)
-    index.compare_button.click()
+    tab.compare_button.click()
     number = worker.newest(CompareExamplesJob)
     assert worker.jobs[number].store == store
     worker.say(compared("cola", reference="cola", lost=1), JobDone(), job=number)
-    assert index.list.rows.rowCount() == 1
+    assert tab.list.rows.rowCount() == 1
     loaded.scoring.remove(0)  # answers to other tasks are no longer these
     assert not loaded.session.results.scores.examples(store, with_base=False)

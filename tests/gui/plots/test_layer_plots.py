@@ -312,7 +312,7 @@ def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram):
     density = np.exp(-(((x - mean) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
     np.testing.assert_allclose(y, 5000 * density * np.diff(layer.edges), atol=0.3)
     histogram.legend.chip(GAUSSIAN).click()
-    visible = {key for key, item in histogram.items.items() if item.isVisible()}
+    visible = {key for key, bars in histogram.items.items() if bars.isVisible()}
     assert visible == {f"expert {name}" for name in layer.counts}
     unchanged = replace(layer, deviations=dict.fromkeys(EXPERTS, 0.0))
     histogram.show_distribution(unchanged, COLOURS)

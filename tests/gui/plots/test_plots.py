@@ -102,9 +102,9 @@ def drawn(plot: GammaPlot) -> dict[int, tuple[str, bool, float]]:
         int(x): (family, heterogeneous, float(y))
         for family in ROLE_FAMILIES
         for heterogeneous in (False, True)
-        for item in [symbols(plot, family, heterogeneous)]
-        if item.isVisible()
-        for x, y in zip(*item.getData(), strict=True)
+        for scatter in [symbols(plot, family, heterogeneous)]
+        if scatter.isVisible()
+        for x, y in zip(*scatter.getData(), strict=True)
     }
 
 
@@ -323,8 +323,8 @@ def drag_tau(plot: GammaPlot, to: float, qtbot, *, release: bool = True) -> None
     qtbot.mousePress(viewport, Qt.MouseButton.LeftButton, pos=start)
     for step in range(1, 6):
         # mouse moves with the button held: qtbot sends them without
-        index = start + (end - start) * step / 5
-        _move_held(viewport, index)
+        position = start + (end - start) * step / 5
+        _move_held(viewport, position)
         qtbot.wait(15)  # the scene passes over moves that come faster than a screen shows them
     if release:
         qtbot.mouseRelease(viewport, Qt.MouseButton.LeftButton, pos=end)
@@ -362,9 +362,9 @@ def test_dragging_the_line_moves_tau(qtbot, plot, logarithmic):
 
 
 def test_clicking_a_symbol_selects_its_layer(qtbot, plot):
-    index = at(plot, 4, GAMMAS[NAMES[4]])
+    position = at(plot, 4, GAMMAS[NAMES[4]])
     with qtbot.waitSignal(plot.layer_selected) as chosen:
-        qtbot.mouseClick(plot.canvas.viewport(), Qt.MouseButton.LeftButton, pos=index)
+        qtbot.mouseClick(plot.canvas.viewport(), Qt.MouseButton.LeftButton, pos=position)
     assert chosen.args == [NAMES[4]]
     assert plot.selected == NAMES[4]
     assert "γ = 3.00 · heterogeneous · query" in plot.caption.full_text
@@ -420,9 +420,11 @@ def test_the_values_of_all_curves_under_the_pointer_are_shown(qtbot, spectra):
     assert "b" not in names
     (line,) = [line for line in said if line.startswith("c: ")]
     assert line == f"c: {number_text(float(spectrum().experts['c'][4]), 3)}"
-    assert {item.opacity() for item in spectra.items.values()} != {1.0}
+    assert {plotted.opacity() for plotted in spectra.items.values()} != {1.0}
     QApplication.sendEvent(spectra.canvas, QEvent(QEvent.Type.Leave))
-    assert {item.opacity() for item in spectra.items.values()} == {1.0}, "no curve stays faded"
+    assert {plotted.opacity() for plotted in spectra.items.values()} == {1.0}, (
+        "no curve stays faded"
+    )
     QToolTip.hideText()
     qtbot.waitUntil(lambda: not QToolTip.isVisible())
 
@@ -533,7 +535,7 @@ def test_every_curve_is_drawn_in_its_style(spectra):
     x, y = curve(spectra, BEFORE)
     assert x[0] == 1
     np.testing.assert_allclose(y, np.log10(spectrum().preliminary))
-    pens = {key: item.opts["pen"] for key, item in spectra.items.items()}
+    pens = {key: plotted.opts["pen"] for key, plotted in spectra.items.items()}
     assert pens[BEFORE].style() == Qt.PenStyle.DashLine
     assert pens[BEFORE].color().name() == LIGHT.base
     assert pens[AFTER].color().name() == LIGHT.merged
@@ -749,20 +751,20 @@ def test_a_bar_for_each_expert(energies):
 # What is painted
 
 
-def painted(qtbot, item: pg.ScatterPlotItem) -> QImage:
+def painted(qtbot, scatter: pg.ScatterPlotItem) -> QImage:
     """A picture of the item after its style and its points were changed twice."""
     canvas = pg.PlotWidget()
     qtbot.addWidget(canvas)
     canvas.resize(200, 120)
-    canvas.addItem(item)
+    canvas.addItem(scatter)
     canvas.setRange(xRange=(0, 4), yRange=(0, 4), padding=0)
-    item.setData(x=[1, 2], y=[1, 2], size=9, symbol="s")
-    item.setPen(pg.mkPen("#aa0000", width=2))
-    item.setBrush(pg.mkBrush("#0000aa"))
+    scatter.setData(x=[1, 2], y=[1, 2], size=9, symbol="s")
+    scatter.setPen(pg.mkPen("#aa0000", width=2))
+    scatter.setBrush(pg.mkBrush("#0000aa"))
     canvas.grab()
-    item.setData(x=[1, np.nan, 3], y=[3, 1, 2], size=7, symbol="t1")
-    item.setBrush(pg.mkBrush("#00aa00"))
-    item.setData(x=[1, 2, 3], y=[3, np.nan, 2], size=7, symbol="t1")  # they only move
+    scatter.setData(x=[1, np.nan, 3], y=[3, 1, 2], size=7, symbol="t1")
+    scatter.setBrush(pg.mkBrush("#00aa00"))
+    scatter.setData(x=[1, 2, 3], y=[3, np.nan, 2], size=7, symbol="t1")  # they only move
     return canvas.grab().toImage()
 
 

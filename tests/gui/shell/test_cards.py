@@ -43,9 +43,9 @@ def test_a_panel_stands_in_a_window_of_its_own_and_comes_back(loaded, cards, qtb
 
 
 def test_the_last_panel_stays(loaded, cards):
-    for index in (LAYERS, INSPECTOR, VIEWS):
-        cards.bring(index)
-        cards._current = index
+    for card in (LAYERS, INSPECTOR, VIEWS):
+        cards.bring(card)
+        cards._current = card
         focus(loaded, loaded)
         cards.toggle_detached()
     assert len(cards._detached) == 2

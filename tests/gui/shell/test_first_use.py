@@ -127,9 +127,9 @@ def test_a_name_without_room_keeps_its_blocks_number(loaded, monkeypatch):
     written: list[tuple[str, float]] = []
     write = layer_cells.write
 
-    def note(painter, index, text, *arguments, **more):
-        written.append((text, index.width()))
-        return write(painter, index, text, *arguments, **more)
+    def note(painter, rect, text, *arguments, **more):
+        written.append((text, rect.width()))
+        return write(painter, rect, text, *arguments, **more)
 
     monkeypatch.setattr(layer_cells, "write", note)
     table = loaded.workspace.layers.table
@@ -278,8 +278,8 @@ def test_a_name_that_does_not_fit_at_the_right_stands_at_the_left(qtbot):
     right = scatter.canvas.getViewBox().sceneBoundingRect().right()
     for name in written(scatter):
         if name.isVisible():
-            index = name.mapRectToScene(name.boundingRect())
-            assert index.right() <= right + 1, name.toPlainText()
+            bounds = name.mapRectToScene(name.boundingRect())
+            assert bounds.right() <= right + 1, name.toPlainText()
 
 
 def test_values_of_one_parameter_are_a_curve_over_it(qtbot):

@@ -125,10 +125,10 @@ def test_progress_waits_for_the_turns_own_repaint(loaded, worker):
     watch = EventWatch()
     worker.say(started(), finished_tensor("layer.0.q"))
     loaded.grab()
-    index = loaded.header.primary
-    index.main.installEventFilter(watch)
-    index.refresh()
-    assert index.main.share == 0.5
+    primary = loaded.header.primary
+    primary.main.installEventFilter(watch)
+    primary.refresh()
+    assert primary.main.share == 0.5
     assert QEvent.Type.Paint not in painted
 
 
@@ -153,16 +153,16 @@ def test_a_merge_locks_the_models_and_unlocks_the_export(loaded, worker):
     assert a.cancel.isEnabled()
     assert not a.merge.isEnabled()
     assert not a.add_experts.isEnabled()
-    index = loaded.header.primary
-    index.refresh()  # progress is shown now and then only
-    assert index.main.text().startswith("1 of 2")
+    primary = loaded.header.primary
+    primary.refresh()  # progress is shown now and then only
+    assert primary.main.text().startswith("1 of 2")
     worker.say(finished_merge(), JobDone())
     assert a.export.isEnabled()
-    assert index.message.text() == "Merged in 0:01"
-    assert index.main.text() == "Export…"
+    assert primary.message.text() == "Merged in 0:01"
+    assert primary.main.text() == "Export…"
     loaded.conductor.set_parameter("tau", 0.7)
-    assert index.outdated.isVisible()
-    assert index.main.text() == "Merge again"
+    assert primary.outdated.isVisible()
+    assert primary.main.text() == "Merge again"
 
 
 def test_opening_and_merging_frame_no_row_of_a_table(window, worker):

@@ -67,7 +67,7 @@ def in_the_window(window: MainWindow) -> Iterator[QWidget]:
 def double_click(line: QLineEdit, at: int) -> None:
     """As a hand does it: the mouse moves a little before the button is let go."""
     line.setCursorPosition(at)
-    index = QPointF(line.cursorRect().center())
+    centre = QPointF(line.cursorRect().center())
     left_button = Qt.MouseButton.LeftButton
     none = Qt.MouseButton.NoButton
     kinds = QEvent.Type
@@ -78,7 +78,7 @@ def double_click(line: QLineEdit, at: int) -> None:
         (kinds.MouseMove, none, left_button, 3),
         (kinds.MouseButtonRelease, left_button, none, 3),
     ):
-        where = index + QPointF(by, 0)
+        where = centre + QPointF(by, 0)
         event = QMouseEvent(
             kind, where, line.mapToGlobal(where), button, held, Qt.KeyboardModifier.NoModifier
         )

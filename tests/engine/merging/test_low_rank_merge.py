@@ -1,0 +1,109 @@
+"""Merges of adapters in coordinates of few outputs: what is written is the same."""
+
+from pathlib import Path
+from typing import Any
+
+import peft
+import pytest
+import torch
+from torch import Tensor
+
+from ace_gui.engine.merging import low_rank_merge
+from ace_gui.engine.merging.task_vectors import TaskVectors
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.methods.shared.low_rank import output_basis
+from ace_gui.recipe.new_recipes import recommended_keys
+from ace_gui.recipe.recipe_file import recipe_from
+from tests.helpers.adapters import gpt2, llama, randomised
+from tests.helpers.merges import merged_tensors
+
+LARGEST_ERROR = 1e-5
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def adapters(folder: Path, make: Any, configs: list[dict[str, Any]]) -> tuple[Path, list[Path]]:
+    """A base and adapters with random factors."""
+    torch.manual_seed(0)
+    make().save_pretrained(folder / "base")
+    adapter_folders = []
+    for number, config in enumerate(configs):
+        model = type(make()).from_pretrained(folder / "base")
+        adapted = randomised(peft.get_peft_model(model, peft.LoraConfig(**config)), seed=number)
+        adapter_folders.append(folder / f"adapter-{number}")
+        adapted.save_pretrained(adapter_folders[-1])
+    return folder / "base", adapter_folders
+
+
+@pytest.fixture
+def bases_made(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The bases of outputs in which matrices are merged."""
+    bases: list[Tensor] = []
+
+    def noted(lefts: list[Tensor]) -> Tensor:
+        bases.append(output_basis(lefts))
+        return bases[-1]
+
+    monkeypatch.setattr(low_rank_merge, "output_basis", noted)
+    return bases
+
+
+def merged(base: Path, adapter_folders: list[Path], store: Path, **keys: Any) -> dict[str, Tensor]:
+    models = [{"model": str(folder)} for folder in adapter_folders]
+    recipe = {"schema": 1, "base_model": str(base), "models": models}
+    return merged_tensors(prepare(recipe_from({**recipe, **recommended_keys(), **keys})), store)
+
+
+CASES: dict[str, tuple[Any, list[dict[str, Any]], int]] = {
+    "linear layers": (
+        lambda: llama(hidden_size=64, intermediate_size=96),
+        [{"r": 3, "target_modules": ["q_proj", "down_proj"]}, {"r": 4, "lora_alpha": 5}],
+        6,
+    ),
+    "Conv1D": (
+        gpt2,
+        [{"r": 1, "target_modules": ["c_attn"], "fan_in_fan_out": True}] * 2,
+        2,
+    ),
+    "DoRA is no product": (
+        lambda: llama(hidden_size=64, intermediate_size=96),
+        [{"r": 3, "target_modules": ["q_proj"], "use_dora": True}, {"r": 3}],
+        2,
+    ),
+}
+"""A model, its adapters, and how many matrices are merged in coordinates."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_merge_is_that_of_whole_matrices(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bases_made: list[Tensor]
+) -> None:
+    make, configs, count = CASES[case]
+    base, adapter_folders = adapters(tmp_path, make, configs)
+    tensors = merged(base, adapter_folders, tmp_path / "store")
+    assert len(bases_made) == count
+    monkeypatch.setattr(TaskVectors, "low_rank", lambda _deltas: None)
+    expected = merged(base, adapter_folders, tmp_path / "whole")
+    base_tensors = make().from_pretrained(base).state_dict()
+    for name, tensor in expected.items():
+        change = (tensor - base_tensors[name]).double()
+        error = (tensors[name] - tensor).double().norm()
+        assert error <= LARGEST_ERROR * max(float(change.norm()), 1e-3), name
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"parameters": {"variant": "published"}},
+        {"merge_method": "tsv_m", "parameters": {}},
+        {"after": {"rank": 0.5, "spectrum": 0.5}},
+    ],
+    ids=["refines a share of the directions", "another method", "keeps a share of the directions"],
+)
+def test_whole_matrices_are_merged_where_their_size_counts(
+    keys: dict[str, Any], tmp_path: Path, bases_made: list[Tensor]
+) -> None:
+    make, configs, _ = CASES["linear layers"]
+    base, adapter_folders = adapters(tmp_path, make, configs)
+    merged(base, adapter_folders, tmp_path / "store", **keys)
+    assert not bases_made
