@@ -22,7 +22,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.method_steps import merge_deltas
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.task_vectors import TaskVectors
-from ace_gui.engine.streaming import elements_of, of_row
+from ace_gui.engine.streaming import Part, elements_of, of_row
 from ace_gui.methods.shared.draws import seed_from
 from ace_gui.methods.shared.experts import Computed, Experts
 from ace_gui.methods.shared.learned import part_inputs_of
@@ -66,7 +66,9 @@ class LearnedRow:
         self._cache = cache
         self._device = device
         self._open: TaskVectors | None = None
+        """The task vectors; None until they are read again."""
         self._stored: Callable[[int], PartInputs] | None = None
+        """Reads the inputs of the experts' parts; None: they are the task vectors."""
         learning = prepared.method.learning
         assert learning is not None
         if learning.part_inputs is not None and learning.needs_part_inputs(prepared.parameters):
@@ -125,22 +127,21 @@ class LearnedRow:
         put_row(self._row, base + change, self._parameters)
         self.close()
 
-    def pulled(self) -> Tensor:
+    def gradient(self) -> Tensor:
         """∂L/∂Δ of the row, in the orientation of the task vectors."""
         self.close()
         whole_gradient = self._parameters.gradient(self._row.tensor, self._row.tensor_shape)
-        gradient = of_row(
-            self._row,
-            None,
-            lambda part: (
-                whole_gradient if part is None else whole_gradient.reshape(-1)[slice(*part)]
-            ),
-        )
+
+        def read(part: Part | None) -> Tensor:
+            if part is None:
+                return whole_gradient
+            start, stop = part
+            return whole_gradient.reshape(-1)[start:stop]
+
+        gradient = of_row(self._row, None, read)
         if self._row.transposed:
-            oriented = gradient.T
-        else:
-            oriented = gradient
-        return oriented.contiguous().float()
+            gradient = gradient.T
+        return gradient.contiguous().float()
 
 
 def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
@@ -205,14 +206,17 @@ class MergedValues:
 
         Returns one figure per expert: the mean over the tensors that it has.
         """
-        totals: dict[int, list[float]] = {}
+        figures_of_experts: dict[int, list[float]] = {}
         for row in self.rows:
             gates = self.gates(row, step)(self._values(row))
             row.put(merged_change(self.learning, row.part_inputs, row.weights, gates))
             figures = self.learning.figures(gates).double().reshape(-1).tolist()
-            for t, value in zip(row.experts if figures else (), figures, strict=True):
-                totals.setdefault(t, []).append(value)
-        return [math.fsum(sums) / len(sums) for _, sums in sorted(totals.items())]
+            if not figures:  # a tensor without such a number
+                continue
+            for t, value in zip(row.experts, figures, strict=True):
+                figures_of_experts.setdefault(t, []).append(value)
+        by_expert = [figures for _, figures in sorted(figures_of_experts.items())]
+        return [math.fsum(figures) / len(figures) for figures in by_expert]
 
     def set_gradients(self, step: int) -> None:
         """Compute the gradients of all values from those of the merged model's tensors."""
@@ -226,7 +230,7 @@ class MergedValues:
                 row.weights,
                 self._values(row),
                 self.gates(row, step),
-                row.pulled(),
+                row.gradient(),
                 None if penalty is None else self._penalty,
             )
             for name, gradient in by_name.items():

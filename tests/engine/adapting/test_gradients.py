@@ -72,7 +72,7 @@ class Held:
     def put(self, change: Tensor) -> None:
         self.parameter.data.copy_(self.base + change)
 
-    def pulled(self) -> Tensor:
+    def gradient(self) -> Tensor:
         assert self.parameter.grad is not None
         return self.parameter.grad
 
