@@ -177,7 +177,7 @@ def make_manifest(
     The number of workers is left out, because each worker merges one unit at a time.
     """
     plan = prepared.plan
-    place = _place(prepared, device, memory_bytes, workers)
+    place = _merging_place(prepared, device, memory_bytes, workers)
     statistics_of_needs = prepared.groundwork.statistics.values()
     return Manifest(
         code=code_digest(*COMPUTING),
@@ -203,7 +203,7 @@ def make_manifest(
     )
 
 
-class _Place(NamedTuple):
+class _MergingPlace(NamedTuple):
     """Where a merge is computed: fields of the manifest."""
 
     device: str
@@ -211,15 +211,15 @@ class _Place(NamedTuple):
     side_by_side: int
 
 
-def _place(
+def _merging_place(
     prepared: Prepared, device: torch.device, memory_bytes: int | None, workers: Workers | None
-) -> _Place:
+) -> _MergingPlace:
     if workers is not None:
-        return _Place(device=workers.device, threads=workers.threads, side_by_side=1)
+        return _MergingPlace(device=workers.device, threads=workers.threads, side_by_side=1)
     at_once = GPU_AHEAD
     if device.type == "cpu":
         at_once = matrices_at_once(prepared, memory_bytes)
-    return _Place(device=str(device), threads=torch.get_num_threads(), side_by_side=at_once)
+    return _MergingPlace(device=str(device), threads=torch.get_num_threads(), side_by_side=at_once)
 
 
 def _dtypes(plan: Plan, *, as_output: bool) -> dict[str, str]:
