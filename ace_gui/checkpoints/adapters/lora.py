@@ -266,7 +266,7 @@ def _one_copy(folder: Path, first: TensorInfo, second: TensorInfo) -> TensorInfo
     return first
 
 
-def _blocks(descriptor: int, info: TensorInfo) -> Iterator[bytes]:
+def _blocks(descriptor: int, info: TensorInfo) -> Iterator[memoryview]:
     return read_blocks(descriptor, info.file, info.start, info.start + info.nbytes)
 
 

@@ -179,7 +179,7 @@ class Readers:
         self.checksums.require_unchanged(self._files)
 
 
-Result = TypeVar("Found")
+Result = TypeVar("Result")
 
 CHOICE: Final = (
     " Or choose to keep the base's tensor, or to leave the expert out of it: `non_finite` in a "

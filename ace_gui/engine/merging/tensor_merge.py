@@ -343,7 +343,7 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
 def _task_vectors(work: TensorMerge) -> TaskVectors:
     if work.device.type == "cuda":
         return GpuVectors(work.row, work.readers, work.device, keep=work.keeps_experts)
-    cache = None
+    cache: StoredByExpert | None = None
     if kept_bytes(work.row, work.prepared):
         cache = {}
     return TaskVectors(work.row, work.readers, work.device, cache=cache)

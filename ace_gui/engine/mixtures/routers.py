@@ -155,7 +155,7 @@ class PromptRouters:
 
     def _embedded(self, reader: TensorReader) -> list[Tensor]:
         """The embeddings of all prompts, positive ones before negative ones of each expert."""
-        prompts: list[str] = []
+        prompts: list[Sequence[int]] = []
         for entry in self._experts:
             prompts += entry.positive + entry.negative
         return [_embedded(self._base, reader, prompt) for prompt in prompts]

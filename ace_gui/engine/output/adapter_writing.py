@@ -168,7 +168,8 @@ def require_adapter_disk(plan: AdapterPlan, prepared: Prepared, target: Path) ->
     The smallest rank counts if ``energy`` decides it.
     """
     if prepared.recipe.energy is not None:
-        tensors = [item.tensor for item in (*plan.factored, *plan.unfactored)]
+        tensors = [item.tensor for item in plan.factored]
+        tensors += [item.tensor for item in plan.unfactored]
         plan = plan.with_ranks(dict.fromkeys(tensors, 1))
     outputs = plan.completed().outputs(_factor_dtype(prepared))
     require_disk(sum(output.nbytes for output in outputs), target, "the adapter")

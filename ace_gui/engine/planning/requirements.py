@@ -322,7 +322,7 @@ def learning_bytes(prepared: Prepared) -> int:
         numbers = _learned_numbers(prepared, merged)
         at_once = max((prod(row.shape) for row in merged), default=0) * FLOAT32 * AT_ONCE
         needs.append(2 * model + cached_bytes(model) + FLOAT32 * COPIES * numbers + at_once)
-        needs.append(0 if learning.factors is None else decomposed(merged))
+        needs.append(0 if learning.part_inputs is None else decomposed(merged))
     if modules is not None:
         rows = module_rows(prepared)
         trained = 2 * model if learns(modules) else 0  # and one while it is loaded
