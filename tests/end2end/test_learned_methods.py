@@ -163,7 +163,7 @@ def test_without_steps_nothing_is_learned_and_the_seed_decides(
 def test_what_was_stopped_goes_on_to_the_same_bits(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
     file = rewritten(bert_family(tmp_path), method, steps=6, batch=3)
     uninterrupted = merged(file, "whole")
@@ -181,7 +181,7 @@ def test_damage_to_what_was_learned_changes_no_weight(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A checkpoint, the factors of experts, and then what was learned in the end."""
-    monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
     file = rewritten(bert_family(tmp_path), method, steps=4, batch=3)
     uninterrupted = merged(file, "whole")

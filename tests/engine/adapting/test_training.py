@@ -106,7 +106,7 @@ def saved_climb(folder: Path) -> None:
 def test_a_damaged_checkpoint_is_not_used_and_blocks_nothing(
     damage: str, tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._CHECKPOINT_SECONDS", 0.0)
     saved_climb(tmp_path)
     (ANY_FILE | TENSORS)[damage](tmp_path / CHECKPOINT)
     loop, value = climbing(500, 5.2)

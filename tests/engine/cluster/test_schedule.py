@@ -81,7 +81,7 @@ def test_start_and_looks_count():
 
 def test_reading_the_output_back_counts_once_whatever_the_workers():
     """The process that writes reads it back after the last unit."""
-    speed = replace(FAST_DISK, check=1e-6)
+    speed = replace(FAST_DISK, check_seconds_per_byte=1e-6)
     for workers in (1, 4):
         planned = [unit(1.0)] * 8
         more = schedule(planned, workers, 3_000_000, speed).seconds
@@ -196,10 +196,10 @@ def test_what_was_not_tried_is_told_from_what_is_like_it(gpt2: Family, monkeypat
         for row in rows
         if assumed_seconds(row, prepared) == largest and kind_without_shape(row, prepared) == alike
     }
-    seconds = replace(speed, tried={}).seconds(row, prepared)
+    seconds = replace(speed, seconds_by_kind={}).seconds(row, prepared)
     assert any(seconds == pytest.approx(length) for length in as_large)
     smaller = min(rows, key=lambda candidate: assumed_seconds(candidate, prepared))
-    less = replace(speed, tried={}).seconds(smaller, prepared)
+    less = replace(speed, seconds_by_kind={}).seconds(smaller, prepared)
     assert less < seconds
 
 

@@ -202,7 +202,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
 def test_an_interrupted_run_gives_the_same_bytes(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
     expected, _ = merged(bert, tmp_path / "whole", distil=FAST)
     recipe = load_recipe(recipe_with(bert, distil=FAST))

@@ -174,7 +174,7 @@ def test_the_same_seed_gives_the_same_bytes(bert: Path, tmp_path: Path) -> None:
 def test_an_interrupted_run_gives_the_same_bytes(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
     expected, _ = merged(bert, tmp_path / "whole", distil=BY_BLOCK)
     recipe = load_recipe(recipe_with(bert, distil=BY_BLOCK))

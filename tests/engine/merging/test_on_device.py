@@ -280,14 +280,14 @@ def test_without_room_for_them_experts_are_uploaded_when_they_are_read(prepared:
     row = next(row for row in prepared.plan.rows if row.shape == (32, 32) and row.experts)
     stored = []
     with DeviceStandIn().installed() as stand_in, ThreadPoolExecutor(1) as pool:
-        for share in (math.inf, 0.0):
+        for bytes_per_batch in (math.inf, 0.0):
             work = TensorMerge(row, Readers(prepared), GPU)
             stand_in.forget()
-            budgets = replace(budgets_of(GPU), share=share)
+            budgets = replace(budgets_of(GPU), bytes_per_batch=bytes_per_batch)
             ((piece,),) = merged_within([work], pool, budgets)
             stored.append(piece.values)
             uploads = [size for size in stand_in.uploads if size == 32 * 32 * 4]
-            assert (len(uploads) == 1 + len(row.experts)) == (share > 0)
+            assert (len(uploads) == 1 + len(row.experts)) == (bytes_per_batch > 0)
     assert torch.equal(*stored)
 
 

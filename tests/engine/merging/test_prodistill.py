@@ -48,7 +48,7 @@ def test_entries_of_blocks_are_learned_and_others_stay(make: object, tmp_path: P
 def test_an_interrupted_run_gives_the_same_bytes(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
     keys = {"merge_method": "prodistill", "parameters": FEW}
     with monkeypatch.context() as patch:

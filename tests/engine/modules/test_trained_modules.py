@@ -339,7 +339,7 @@ def test_wemoe_without_probabilities_is_refused(tmp_path):
 def test_a_training_that_was_stopped_goes_on_to_the_same_bits(
     bert: Path, tmp_path, monkeypatch, method: str
 ):
-    monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
     document = json.loads(bert.read_text())
     recipe = {**document, "merge_method": method, "parameters": {"steps": 6}}
