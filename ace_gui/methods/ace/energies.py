@@ -18,7 +18,8 @@ from ace_gui.methods.ace.float32_check import expected_error
 from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.probes import ProbedExpert, Probes, inner_products, new_probes, probe
 from ace_gui.methods.ace.problem import LayerEnergies
-from ace_gui.methods.shared.experts import Experts, stacked_read_only
+from ace_gui.methods.ace.stacked_layers import stacked_read_only
+from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
 
 
@@ -26,12 +27,14 @@ def measure(
     layers: Sequence[Experts],
     parameters: AceParameters,
     tolerances: Sequence[Tolerance] = (),
+    *,
+    outputs: int | None = None,
 ) -> tuple[list[LayerEnergies], Probes | None]:
     """Read every expert of every layer once; raises MethodError if an energy is not finite.
 
-    ``tolerances``: of each layer; empty for strict ones. The probes serve the check of float32;
-    None if float32 is not exact enough for any layer. A processor stops probing as soon as the
-    traces say so.
+    ``tolerances``: of each layer; empty for strict ones. ``outputs``: as in ``Context``. The probes
+    serve the check of float32; None if float32 is not exact enough for any layer. A processor stops
+    probing as soon as the traces say so.
     """
     tolerances = tolerances or [STRICT] * len(layers)
     figures: list[Tensor] = []
@@ -60,7 +63,8 @@ def measure(
         LayerEnergies(
             energies=tuple(energies),
             traces=tuple(traces),
-            shape=shape,
+            shape=(outputs or shape[0], shape[1]),
+            rows=shape[0],
             double=layer.has_read_float64,
             heterogeneity=heterogeneity(energies),
         )
