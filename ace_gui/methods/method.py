@@ -49,6 +49,7 @@ class MethodInput(NamedTuple):
     base: Tensor | None = None
     tolerance: Tolerance = STRICT
     measured: Measured | None = None
+    outputs: int | None = None
 
 
 class BatchFunction(Protocol[ParametersIn]):
@@ -140,10 +141,10 @@ class MergeMethod(Generic[Parameters]):
     Until all parts have voted, the sum of votes counts as 0.
     """
 
-    outputs_alike: Callable[[Parameters], bool] | None = None
-    """Whether all outputs are treated alike with these parameters: an orthogonal map of the outputs
-    that keeps their mean then maps the result. Such a method may get task vectors in coordinates of
-    fewer outputs (``shared.low_rank``). None: never.
+    outputs_alike: bool = False
+    """Whether all outputs are treated alike: an orthogonal map of the outputs that keeps their mean
+    then maps the result. Such a method may get task vectors in coordinates of fewer outputs
+    (``shared.low_rank``), with the number of outputs in its context.
     """
 
     sums: bool = False

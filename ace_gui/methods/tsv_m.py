@@ -80,7 +80,7 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, context: Context) -> Mer
     if len(census.counted) < 2:
         alone = experts.matrix(census.counted[0] if census.counted else 0)
         return Merged.of(alone, parameters.scaling, census.diagnostics())
-    problem = _TripletJoin(experts, census.counted)
+    problem = _TripletJoin(experts, census.counted, context.outputs)
     tolerance = context.tolerance.scaled(parameters.scaling)
     in_float32 = problem.in_float32(tolerance, math.sqrt(math.fsum(census.energies)))
     if in_float32 is None:
@@ -89,8 +89,8 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, context: Context) -> Mer
     else:
         merged_OI, error = in_float32
         precision = tolerance.describe(error)
-    if len(census.counted) > min(problem.shape):
-        notes = [_OVERLAP.format(len(census.counted), min(problem.shape))]
+    if len(census.counted) > problem.rank:
+        notes = [_OVERLAP.format(len(census.counted), problem.rank)]
     else:
         notes = []
     return Merged.of(merged_OI, parameters.scaling, census.diagnostics(notes, precision))
@@ -99,15 +99,15 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, context: Context) -> Mer
 class _TripletJoin:
     """The leading triplets of some experts, to be joined in either number format."""
 
-    def __init__(self, experts: Experts, counted: Sequence[int]) -> None:
+    def __init__(
+        self, experts: Experts, counted: Sequence[int], outputs: int | None = None
+    ) -> None:
         like = experts.read_only_matrix(0)
-        self.shape = like.shape
+        self.rank = min(outputs or like.shape[0], like.shape[1])  # R
         self._experts = experts
         self._counted = counted
-        self._count = max(1, min(self.shape) // len(counted))
-        self._together = partial(
-            matrices_side_by_side, entries=self.shape.numel(), device=like.device
-        )
+        self._count = min(max(1, self.rank // len(counted)), *like.shape)
+        self._together = partial(matrices_side_by_side, entries=like.numel(), device=like.device)
 
     def in_float64(self) -> Tensor:
         """The merged matrix."""
@@ -213,6 +213,7 @@ TSV_M = MergeMethod(
     citation=CITATION,
     parameters=TsvMParameters,
     merge=tsv_m,
+    outputs_alike=True,
     working_memory=per_matrix(entries=4.5, smaller=5.5),
     flops=per_decomposition(per_expert=1, once=2),
 )
@@ -233,6 +234,7 @@ TSV_C = MergeMethod(
     citation=CITATION,
     parameters=TsvMParameters,
     merge=tsv_m,
+    outputs_alike=True,
     modules=Factors(triplets_of=factors, rank=compressed_rank),
     working_memory=per_matrix(entries=4.5, smaller=5.5),
     flops=per_decomposition(per_expert=1, once=2),

@@ -16,6 +16,7 @@ from ace_gui.methods.shared.low_rank import (
     expanded,
     output_basis,
 )
+from ace_gui.methods.tsv_m import TsvMParameters, tsv_m
 
 PARAMETERS = AceParameters(variant="automatic")
 
@@ -41,8 +42,10 @@ def whole(factors: Sequence[ThinFactors]) -> list[Tensor]:
     return [factor.left_OR.double() @ factor.right_RI.double() for factor in factors]
 
 
-def recommended(deltas: list[Tensor], weights: list[float], base_OI: Tensor) -> Merged:
-    merged = ace(deltas, weights, PARAMETERS, base=base_OI)
+def recommended(
+    deltas: list[Tensor], weights: list[float], base_OI: Tensor, outputs: int | None
+) -> Merged:
+    merged = ace(deltas, weights, PARAMETERS, base=base_OI, outputs=outputs)
     return changed_after(
         merged, deltas, weights, base_OI, spectrum=0.5, scale=1.3, cap=0.12, subtracted=False
     )
@@ -87,8 +90,8 @@ def test_recommended_merge_is_that_of_whole_task_vectors(
     base_OI = torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 0.3
     basis_OK = basis_of(factors)
     deltas_KI = [coordinates(basis_OK, factor) for factor in factors]
-    merged = expanded(recommended(deltas_KI, weights, base_OI), basis_OK)
-    expected = recommended(whole(factors), weights, base_OI)
+    merged = expanded(recommended(deltas_KI, weights, base_OI, shape[0]), basis_OK)
+    expected = recommended(whole(factors), weights, base_OI, None)
     error = (merged.delta - expected.delta).double().norm() / expected.delta.double().norm()
     assert error < 1e-5  # of results that are rounded to float32
     figures = merged.diagnostics
@@ -102,3 +105,52 @@ def test_recommended_merge_is_that_of_whole_task_vectors(
     for values, expected_values in zip(figures.reshaped, expected_figures.reshaped, strict=True):
         limit = 1e-5 * expected_values[0]
         assert values == pytest.approx(expected_values, rel=1e-5, abs=limit)
+
+
+PUBLISHED = {
+    "homogeneous": AceParameters(tau=1e3),
+    "all directions refined": AceParameters(tau=0, k_frac=0.3),
+    "few directions refined": AceParameters(tau=0, k_frac=0.1),
+    "no direction refined": AceParameters(tau=0, k_frac=0.0),
+}
+
+
+def assert_same(merged: Merged, expected: Merged) -> None:
+    error = (merged.delta - expected.delta).double().norm() / expected.delta.double().norm()
+    assert error < 1e-5
+    figures = vars(merged.diagnostics)
+    expected_figures = vars(expected.diagnostics)
+    assert figures["notes"] == expected_figures["notes"]
+    for name in ("energies", "traces", "gamma", "refinement_cosine", "refinement_ratio"):
+        if expected_figures[name] is None:
+            assert figures[name] is None, name
+        else:
+            assert figures[name] == pytest.approx(expected_figures[name], rel=1e-5), name
+
+
+@pytest.mark.parametrize("mean", [0.0, 2.0])
+@pytest.mark.parametrize("shape", [(64, 90), (200, 60)])
+@pytest.mark.parametrize("case", PUBLISHED)
+def test_published_merge_is_that_of_whole_task_vectors(
+    case: str, shape: tuple[int, int], mean: float
+) -> None:
+    """``k_frac`` is a share of all outputs or inputs, however few coordinates there are."""
+    factors = random_factors(*shape, (4, 3, 2), mean=mean)
+    basis_OK = basis_of(factors)
+    deltas_KI = [coordinates(basis_OK, factor) for factor in factors]
+    weights = [1.0] * len(factors)
+    merged = ace(deltas_KI, weights, PUBLISHED[case], outputs=shape[0])
+    assert_same(expanded(merged, basis_OK), ace(whole(factors), weights, PUBLISHED[case]))
+
+
+@pytest.mark.parametrize("ranks", [(4, 3, 2), (1, 12, 1)])
+@pytest.mark.parametrize("shape", [(64, 90), (200, 60)])
+def test_tsv_merge_is_that_of_whole_task_vectors(
+    shape: tuple[int, int], ranks: tuple[int, ...]
+) -> None:
+    factors = random_factors(*shape, ranks)
+    basis_OK = basis_of(factors)
+    deltas_KI = [coordinates(basis_OK, factor) for factor in factors]
+    weights = [1.0] * len(factors)
+    merged = tsv_m(deltas_KI, weights, TsvMParameters(), outputs=shape[0])
+    assert_same(expanded(merged, basis_OK), tsv_m(whole(factors), weights, TsvMParameters()))

@@ -33,7 +33,7 @@ def merged_in_coordinates(
     method = prepared.method_of(row)
     parameters = prepared.parameters_of(row)
     weights = prepared.weights_of(row)
-    exact = replace(context, tolerance=STRICT)
+    exact = replace(context, tolerance=STRICT, outputs=len(deltas.base))
     with merging_of(row.name, deltas.names):
         merged = merged_by(method, deltas_KI, weights, parameters, deltas_KI[0], exact)
     steps = asdict(row.after)

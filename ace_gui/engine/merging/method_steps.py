@@ -87,9 +87,7 @@ def merge_deltas(
     random_key = random_key_of(row, prepared, deltas.names, deltas.part)
     if findings is None:
         findings = _findings_of_whole(row, prepared, deltas, random_key)
-    tolerance = STRICT
-    if prepared.is_whole(row):
-        tolerance = deltas.tolerance(weights, output)
+    tolerance = deltas.tolerance(weights, output) if prepared.is_whole(row) else STRICT
     context = Context(
         keep_preliminary=keep_preliminary,
         random_key=random_key,

@@ -19,9 +19,7 @@ def coordinates_of(row: PlanRow, prepared: Prepared) -> int | None:
     """
     if not row.is_merged or row.part is not None or len(row.shape) != 2:
         return None
-    method = prepared.method_of(row)
-    parameters = prepared.parameters_of(row)
-    if method.outputs_alike is None or not method.outputs_alike(parameters):
+    if not prepared.method_of(row).outputs_alike or prepared.need_of(row) is not None:
         return None
     # Which share of the directions is kept depends on min(O, I).
     if prepared.expert_parameters_of(row) is not None or row.after.rank != 1:

@@ -1,12 +1,7 @@
 """ACE-Merging, as a merge method: `algorithm` has the procedure, `parameters` what can be set."""
 
 from ace_gui.methods.ace.algorithm import ace, ace_batch, flops, working_memory
-from ace_gui.methods.ace.parameters import (
-    AceParameters,
-    family_defaults,
-    needs,
-    outputs_alike,
-)
+from ace_gui.methods.ace.parameters import AceParameters, family_defaults, needs
 from ace_gui.methods.method import Kind, MergeMethod
 
 __all__ = ["ACE", "AceParameters", "ace", "ace_batch"]
@@ -38,7 +33,7 @@ ACE = MergeMethod(
     narrowest=2,
     working_memory=working_memory,
     flops=flops,
-    outputs_alike=outputs_alike,
+    outputs_alike=True,
     needs=needs,
     defaults=family_defaults,
 )

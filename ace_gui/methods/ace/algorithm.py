@@ -77,7 +77,13 @@ def ace(experts: Experts, parameters: AceParameters, context: Context) -> Merged
     ``delta`` and ``preliminary`` are float32 and include ``scaling``; without refinement they are
     equal. Raises MethodError for tensors that are not matrices, differ in shape or are not finite.
     """
-    layer = MethodInput(experts.deltas, experts.weights, context.base, context.tolerance)
+    layer = MethodInput(
+        experts.deltas,
+        experts.weights,
+        context.base,
+        context.tolerance,
+        outputs=context.outputs,
+    )
     if parameters.variant == MEASURED:
         layer = layer._replace(measured=required_measured(context.measured, len(experts)))
     return _merged([layer], parameters, context.keep_preliminary)[0]
@@ -98,7 +104,7 @@ def _merged(
     """Algorithm 1: measure, choose a rule by γ, weigh the experts, solve, refine."""
     experts = [Experts(layer.deltas, layer.weights) for layer in layers]
     tolerances = [layer.tolerance.scaled(parameters.scaling) for layer in layers]
-    measured, probes = measure(experts, parameters, tolerances)
+    measured, probes = measure(experts, parameters, tolerances, outputs=layers[0].outputs)
     solutions: dict[int, Solution] = {}
     for rule, indices in _alike(measured, parameters):
         group = [measured[b] for b in indices]
@@ -149,7 +155,7 @@ def weighed(
     """The system to solve: weights of experts (Eqs. 8-10) and scale of the prior (Eqs. 12, 13)."""
     return Problem(
         layers=layers,
-        shape=group[0].shape,
+        shape=(group[0].rows, group[0].shape[1]),
         shares=_shares(group, rule, parameters),
         prior_scales=[_prior_scale(figures, rule) for figures in group],
         with_residual=_directions(group[0], rule, parameters) > 0,
@@ -273,9 +279,10 @@ def _refined(
     ``precisions``: the errors of float32; empty for float64.
     """
     k = _directions(group[0], problem.rule, parameters)
+    count = min(k, *problem.shape)  # in coordinates of few outputs, the others are zero
     conditions = _conditions(problem, group)
-    polars = _polars(terms, k, conditions)
-    refinements = [_refinement(k, polar) for polar in polars]
+    polars = _polars(terms, count, conditions)
+    refinements = [_refinement(k, count, polar) for polar in polars]
     sizes: list[float]  # ‖W_pre‖ of each layer, from where it is known already
     if polars:
         sizes = [polar.figures[1] for polar in polars]
@@ -322,20 +329,21 @@ def _polars(terms: Terms, k: int, conditions: Sequence[float]) -> Sequence[TopPo
     return top_polars(fused_BOI, k, relative_errors, figures)
 
 
-def _refinement(k: int, polar: TopPolar) -> Refinement:
-    """ΔW_refine = σ_iso U_k V_kᵀ (Eq. 18)."""
+def _refinement(k: int, count: int, polar: TopPolar) -> Refinement:
+    """ΔW_refine = σ_iso U_k V_kᵀ (Eq. 18), where no more than ``count`` of the k are not zero."""
+    mean = polar.mean * count / k  # σ_iso
     inner, preliminary, total = polar.figures
     size = math.sqrt(polar.rank)  # of U_k V_kᵀ
     norms_product = size * total
     return Refinement(
-        matrix_OI=polar.factor_OI.mul_(polar.mean),
+        matrix_OI=polar.factor_OI.mul_(mean),
         k=k,
         rank=polar.rank,
         weakest=polar.weakest,
-        sensitivity=polar.mean * polar.sensitivity,
+        sensitivity=mean * polar.sensitivity,
         cosine=inner / norms_product if norms_product else 0.0,
-        size=polar.mean * size,
-        ratio=polar.mean * size / (preliminary or math.inf),
+        size=mean * size,
+        ratio=mean * size / (preliminary or math.inf),
     )
 
 

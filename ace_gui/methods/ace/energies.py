@@ -18,7 +18,8 @@ from ace_gui.methods.ace.float32_check import expected_error
 from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.probes import ProbedExpert, Probes, inner_products, new_probes, probe
 from ace_gui.methods.ace.problem import LayerEnergies
-from ace_gui.methods.shared.experts import Experts, stacked_read_only
+from ace_gui.methods.ace.stacked_layers import stacked_read_only
+from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
 
 
@@ -26,12 +27,14 @@ def measure(
     layers: Sequence[Experts],
     parameters: AceParameters,
     tolerances: Sequence[Tolerance] = (),
+    *,
+    outputs: int | None = None,
 ) -> tuple[list[LayerEnergies], Probes | None]:
     """Read every expert of every layer once; raises MethodError if an energy is not finite.
 
-    ``tolerances``: of each layer; empty for strict ones. The probes serve the check of float32;
-    None if float32 is not exact enough for any layer. A processor stops probing as soon as the
-    traces say so.
+    ``tolerances``: of each layer; empty for strict ones. ``outputs``: as in ``Context``. The probes
+    serve the check of float32; None if float32 is not exact enough for any layer. A processor stops
+    probing as soon as the traces say so.
     """
     tolerances = tolerances or [STRICT] * len(layers)
     figures: list[Tensor] = []
@@ -55,18 +58,27 @@ def measure(
     probes = None
     if probes_PI is not None:
         probes = Probes(probes_PI=probes_PI, experts=probed, inner_BTT=inner_BTT)
+    return _layer_energies(figures_TB2, layers, shape, outputs), probes
+
+
+def _layer_energies(
+    figures_TB2: Tensor, layers: Sequence[Experts], shape: tuple[int, int], outputs: int | None
+) -> list[LayerEnergies]:
+    """The energies and traces of every layer."""
+    rows, inputs = shape
     energies_BT, traces_BT = figures_TB2.permute(2, 1, 0).tolist()
     layer_energies = []
     for energies_T, traces_T, layer in zip(energies_BT, traces_BT, layers, strict=True):
-        figures_of_layer = LayerEnergies(
+        figures = LayerEnergies(
             energies=tuple(energies_T),
             traces=tuple(traces_T),
-            shape=shape,
+            shape=(outputs or rows, inputs),
+            rows=rows,
             double=layer.has_read_float64,
             heterogeneity=heterogeneity(energies_T),
         )
-        layer_energies.append(figures_of_layer)
-    return layer_energies, probes
+        layer_energies.append(figures)
+    return layer_energies
 
 
 def _hopeless(

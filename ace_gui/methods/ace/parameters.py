@@ -119,11 +119,6 @@ def needs(parameters: AceParameters) -> Need | None:
     return None
 
 
-def outputs_alike(parameters: AceParameters) -> bool:
-    """Only in the automatic variant: the others refine a share of min(O, I) directions."""
-    return parameters.variant == AUTOMATIC
-
-
 def family_defaults(config: Mapping[str, object]) -> Mapping[str, tuple[ParameterValue, str]]:
     """The paper's ε for the family of a ``config.json``, and where it comes from.
 

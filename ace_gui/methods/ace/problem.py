@@ -20,7 +20,8 @@ from torch import Tensor
 
 from ace_gui.linalg.heterogeneity import Heterogeneity
 from ace_gui.linalg.products import matrices_at
-from ace_gui.methods.shared.experts import Experts, stacked
+from ace_gui.methods.ace.stacked_layers import stacked
+from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.shared.tolerance import Tolerance
 
@@ -38,10 +39,14 @@ class LayerEnergies:
     shape: tuple[int, int]
     """(O, I)."""
 
+    rows: int
+    """Rows of the task vectors: O, or fewer coordinates of the outputs."""
+
     double: bool
     """Whether a task vector is float64, so that float32 would lose some of it."""
 
     heterogeneity: Heterogeneity
+    """γ of the energies, and which experts count."""
 
     @property
     def counted(self) -> tuple[int, ...]:
@@ -78,7 +83,7 @@ class Problem:
     layers: Sequence[Experts]
     """The experts' task vectors, layer by layer."""
     shape: tuple[int, int]
-    """(O, I)."""
+    """(O, I), where the outputs are those of the task vectors."""
     shares: Sequence[Share]
     """At least one expert's share."""
     prior_scales: Sequence[float]

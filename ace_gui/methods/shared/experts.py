@@ -156,6 +156,10 @@ class Context:
     measured: Measured | None = None
     """The statistics of the experts' data that the method ``needs``; None for methods without data.
     """
+    outputs: int | None = None
+    """Number of outputs of the tensor, for task vectors in coordinates of fewer
+    (``shared.low_rank``); None: as many as they have rows.
+    """
 
     def required_base(self) -> Tensor:
         """The base's weights. Raises MethodError if they were not given."""
@@ -471,26 +475,6 @@ def on_experts(
         return merge(Experts(deltas, weights), parameters, Context(**context))
 
     return called
-
-
-def stacked(layers: Sequence[Experts], t: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """w_t ΔW_t of B layers of one shape as a new tensor (B × O × I)."""
-    first_OI = layers[0].matrix(t, dtype)
-    if len(layers) == 1:
-        return first_OI[None]
-    stacked_BOI = first_OI.new_empty(len(layers), *first_OI.shape)
-    stacked_BOI[0] = first_OI
-    del first_OI
-    for b, layer in enumerate(layers[1:], start=1):
-        stacked_BOI[b] = layer.matrix(t, dtype)
-    return stacked_BOI
-
-
-def stacked_read_only(layers: Sequence[Experts], t: int) -> Tensor:
-    """``Experts.read_only_matrix`` of all layers as one tensor (B × O × I), read-only."""
-    if len(layers) == 1:
-        return layers[0].read_only_matrix(t)[None]
-    return torch.stack([layer.read_only_matrix(t) for layer in layers])
 
 
 def require_mean(weights: Weights) -> float:
