@@ -17,7 +17,7 @@ import transformers
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from ace_gui.engine.output.adapter_writing import adapter_config
+from ace_gui.engine.output.adapter_companions import adapter_config
 from ace_gui.engine.planning.adapter_plan import adapter_plan
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError

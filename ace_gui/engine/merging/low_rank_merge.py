@@ -6,7 +6,9 @@ Of T adapters of rank R no more than K = 1 + T R coordinates of the O outputs ar
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+
+from torch import Tensor
 
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.task_vectors import TaskVectors, merging_of
@@ -18,9 +20,23 @@ from ace_gui.methods.shared.low_rank import coordinates, expanded, output_basis
 from ace_gui.methods.shared.tolerance import STRICT
 
 
+@dataclass(frozen=True, kw_only=True)
+class MergedInCoordinates:
+    """A merged task vector P C."""
+
+    basis_OK: Tensor
+    """P, float64."""
+    merged: Merged
+    """C and what was found about it (K × I)."""
+
+    def whole(self) -> Merged:
+        """The merged task vector itself (O × I)."""
+        return expanded(self.merged, self.basis_OK)
+
+
 def merged_in_coordinates(
     row: PlanRow, prepared: Prepared, deltas: TaskVectors, context: Context
-) -> Merged | None:
+) -> MergedInCoordinates | None:
     """The merged task vector with the recipe's later steps, computed in float64.
 
     None if its matrices are merged whole. Raises NonFiniteError and MethodError.
@@ -38,4 +54,4 @@ def merged_in_coordinates(
         merged = merged_by(method, deltas_KI, weights, parameters, deltas_KI[0], exact)
     steps = asdict(row.after)
     merged = changed_after(merged, deltas_KI, weights, deltas.base, **steps, subtracted=False)
-    return expanded(merged, basis_OK)
+    return MergedInCoordinates(basis_OK=basis_OK, merged=merged)

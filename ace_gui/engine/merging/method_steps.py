@@ -99,7 +99,7 @@ def merge_deltas(
     )
     in_coordinates = merged_in_coordinates(row, prepared, deltas, context)
     if in_coordinates is not None:
-        return in_coordinates
+        return in_coordinates.whole()
     parameters = prepared.parameters_of(row)
     method = prepared.method_of(row)
     with merging_of(row.name, deltas.names):

@@ -1,27 +1,23 @@
 """Writes a merge, or a model's change, as one adapter in PEFT's format.
 
 Each merged change is cut to two factors and written before the next one is computed. If a method is
-linear and all experts are plain LoRA, the factors themselves are joined, and no dense matrix is
+linear, or merges in few coordinates, and all experts are plain LoRA, no dense matrix is
 computed.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from ace_gui.architecture.names import embedding_role
 from ace_gui.checkpoints.adapters.weight_changes import LowRank, Read
 from ace_gui.checkpoints.derived import StoredRows, read_factor
 from ace_gui.checkpoints.header import torch_dtype
@@ -37,16 +33,19 @@ from ace_gui.engine.contract.events import (
     exported,
 )
 from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.journal import can_resume
 from ace_gui.engine.merging.learn import learned
+from ace_gui.engine.merging.low_rank_merge import merged_in_coordinates
 from ace_gui.engine.merging.memory_budgets import budgets_of, merged_within
 from ace_gui.engine.merging.merge_manifest import AdapterOptions, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import verify_shards
 from ace_gui.engine.merging.surveying import distance_notes, far_lines, plan_ready, surveyed
+from ace_gui.engine.merging.task_vectors import TaskVectors
 from ace_gui.engine.merging.tensor_merge import TensorMerge, rounded
+from ace_gui.engine.output.adapter_companions import write_companions
 from ace_gui.engine.output.adapter_store import AdapterStore
-from ace_gui.engine.output.model_card import CARD, adapter_card, lineage_of
 from ace_gui.engine.planning.adapter_plan import (
     adapter_plan,
     low_rank_changes,
@@ -59,14 +58,13 @@ from ace_gui.engine.planning.adapter_tensors import (
     AdapterPlan,
     Factored,
     UnfactoredParameter,
-    is_inside,
-    owner_of,
-    patterns,
 )
+from ace_gui.engine.planning.low_rank_rows import coordinates_of
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import require_disk
 from ace_gui.engine.streaming import Assembly, single_threads
+from ace_gui.errors import NonFiniteError
 from ace_gui.linalg.singular import (
     LowRankFactors,
     concatenated_factors,
@@ -77,11 +75,9 @@ from ace_gui.linalg.singular import (
     squared_values_of_product,
 )
 from ace_gui.machine import peak_memory
-from ace_gui.output_files import RECIPE, staging_folder, writing
-from ace_gui.recipe.recipe_file import dump_recipe
+from ace_gui.methods.shared.experts import Context
+from ace_gui.output_files import staging_folder, writing
 from ace_gui.stored_formats import RECIPE_TAGS
-
-CONFIG: Final = "adapter_config.json"
 
 
 def write_adapter(
@@ -159,7 +155,7 @@ def _filled(work: _AdapterWriting, manifest: Manifest, target: Path) -> Iterator
     with closing(store):
         yield from work.events()
         hashes = verify_shards(store.model, store.shards, store.finish())
-        _write_companions(store, work.plan, work.prepared, manifest, target, hashes)
+        write_companions(store, work.plan, work.prepared, manifest, target, hashes)
 
 
 def require_adapter_disk(plan: AdapterPlan, prepared: Prepared, target: Path) -> None:
@@ -319,17 +315,18 @@ class _AdapterWriting:
     def _joined(self, item: Factored) -> list[LowRankFactors] | None:
         """The merged change of each matrix as joined factors of the experts.
 
-        None if the merge is no sum of them.
+        None if the merge is no sum of them, and is not made in few coordinates either.
         """
         if item.experts > 1:
             return self._joined_stack(item)
         (row, *further) = self.plan.rows[item.tensor]
         if further:
-            shares = None
-        else:
-            shares = shares_of(self.prepared, row)
+            return None
+        shares = shares_of(self.prepared, row)
+        if shares is None:
+            return self._in_coordinates(row)
         changes = low_rank_changes(self.prepared, row)
-        if shares is None or changes is None:
+        if changes is None:
             return None
         terms = []
         for t, change in changes:
@@ -338,6 +335,21 @@ class _AdapterWriting:
         if terms:
             return [concatenated_factors(terms)]
         return None
+
+    def _in_coordinates(self, row: PlanRow) -> list[LowRankFactors] | None:
+        """The factors of a merge in few coordinates; None if its matrices are merged whole."""
+        if coordinates_of(row, self.prepared) is None:
+            return None
+        try:
+            deltas = TaskVectors(row, self.readers, self.device)
+            context = Context(base=deltas.base)
+            merge = merged_in_coordinates(row, self.prepared, deltas, context)
+        except NonFiniteError:  # the merge of whole matrices knows what to do
+            return None
+        if merge is None:
+            return None
+        a_RI = merge.merged.delta.double()
+        return [LowRankFactors(b_OR=merge.basis_OK, a_RI=a_RI)]
 
     def _joined_stack(self, item: Factored) -> list[LowRankFactors] | None:
         """As ``_joined``, for the matrices of a stack, in one tensor of the files or several."""
@@ -435,68 +447,3 @@ def _placed(
 
 def _factor_dtype(prepared: Prepared) -> str:
     return RECIPE_TAGS[prepared.recipe.out_dtype or "float32"]
-
-
-def _write_companions(
-    store: AdapterStore,
-    plan: AdapterPlan,
-    prepared: Prepared,
-    manifest: Manifest,
-    target: Path,
-    hashes: Mapping[str, str],
-) -> None:
-    """The config, the card and the recipe."""
-    config = adapter_config(plan, prepared)
-    (store.model / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    shares = {item.tensor: store.entry(item.tensor).kept for item in plan.factored}
-    known_shares = {tensor: share for tensor, share in shares.items() if share is not None}
-    card = adapter_card(target.name, manifest, plan, known_shares, hashes)
-    (store.model / CARD).write_text(card, encoding="utf-8")
-    text = dump_recipe(manifest.resolved_recipe, target)
-    (store.model / RECIPE).write_text(text, encoding="utf-8")
-
-
-def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
-    """``adapter_config.json``: every scale is 1, so alphas are ranks, and rsLoRA is off."""
-    recipe = prepared.recipe
-    ranks = patterns(plan.factored, plan.rank)
-    layers = [item for item in plan.factored if not item.bare]
-    unfactored_names = chain.from_iterable(item.names for item in plan.unfactored)
-    beside = [name for name in unfactored_names if ".base_layer." in name]
-    turned = [item for item in layers if item.turned and not item.embedding]
-    tied = list(chain.from_iterable(item.parameter.names[1:] for item in plan.unfactored))
-    public = lineage_of(recipe).base
-    return {
-        "peft_type": "LORA",
-        "task_type": None,
-        "base_model_name_or_path": public or str(recipe.base_model.absolute()),
-        "r": plan.rank,
-        "lora_alpha": plan.rank,
-        "lora_dropout": 0.0,
-        "bias": "lora_only" if beside else "none",
-        "target_modules": [item.target for item in layers],
-        "target_parameters": [item.target for item in plan.factored if item.bare] or None,
-        "rank_pattern": ranks,
-        "alpha_pattern": ranks,
-        "modules_to_save": list(plan.whole_modules) or None,
-        "fan_in_fan_out": bool(turned),
-        "use_rslora": False,
-        "use_dora": False,
-        "init_lora_weights": True,
-        "inference_mode": True,
-        "ensure_weight_tying": _are_heads(tied, plan),
-    }
-
-
-def _are_heads(tied: Collection[str], plan: AdapterPlan) -> bool:
-    """Whether all parameters that are tied to whole ones are the only ones of layers of their own.
-
-    PEFT makes linear layers without biases of the modules that it ties, also of a decoder's
-    embedding, and of a head with several layers.
-    """
-    if not tied or any(map(embedding_role, tied)):
-        return False
-    owners = {owner_of(name) for name in tied}
-    names = chain.from_iterable(parameter.names for parameter in plan.parameters)
-    beside = any(is_inside(name, owners) for name in names if name not in tied)
-    return not beside and owners <= set(plan.whole_modules)

@@ -63,7 +63,8 @@ METHODS: dict[str, dict[str, Any]] = {
         **recommended_keys(),
         "after": {"spectrum": 0.5, "scale": 1.3, "cap": {"delta": 0.12}},
     },
-    "distil": recommended_keys() | {"distil": {"inputs": 64}},
+    "distil": recommended_keys() | {"distil": {"inputs": 64, "how": "whole"}},
+    "distil, blocks": recommended_keys() | {"distil": {"inputs": 64, "how": "blocks"}},
     "recommended": recommended_keys(),
 }
 INPUTS = 64

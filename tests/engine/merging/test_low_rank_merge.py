@@ -6,12 +6,15 @@ from typing import Any
 import peft
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
+import ace_gui
 from ace_gui.engine.merging import low_rank_merge
 from ace_gui.engine.merging.task_vectors import TaskVectors
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.methods.shared.low_rank import output_basis
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recommended_keys
 from ace_gui.recipe.recipe_file import recipe_from
 from tests.helpers.adapters import gpt2, llama, randomised
@@ -48,10 +51,26 @@ def bases_made(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     return bases
 
 
-def merged(base: Path, adapter_folders: list[Path], store: Path, **keys: Any) -> dict[str, Tensor]:
+def recipe_over(base: Path, adapter_folders: list[Path], **keys: Any) -> Recipe:
+    """The recommended merge, with other keys."""
     models = [{"model": str(folder)} for folder in adapter_folders]
     recipe = {"schema": 1, "base_model": str(base), "models": models}
-    return merged_tensors(prepare(recipe_from({**recipe, **recommended_keys(), **keys})), store)
+    return recipe_from({**recipe, **recommended_keys(), **keys})
+
+
+def merged(base: Path, adapter_folders: list[Path], store: Path, **keys: Any) -> dict[str, Tensor]:
+    return merged_tensors(prepare(recipe_over(base, adapter_folders, **keys)), store)
+
+
+def written_products(recipe: Recipe, out: Path) -> dict[str, Tensor]:
+    """The changes B·A of an adapter that is written, by the name of A."""
+    ace_gui.merge(recipe, out, device="cpu")
+    tensors = load_file(out / "adapter_model.safetensors")
+    products = {}
+    for name, a_RI in tensors.items():
+        if "lora_A" in name:
+            products[name] = tensors[name.replace("lora_A", "lora_B")].double() @ a_RI.double()
+    return products
 
 
 CASES: dict[str, tuple[Any, list[dict[str, Any]], int]] = {
@@ -89,6 +108,28 @@ def test_merge_is_that_of_whole_matrices(
         change = (tensor - base_tensors[name]).double()
         error = (tensors[name] - tensor).double().norm()
         assert error <= LARGEST_ERROR * max(float(change.norm()), 1e-3), name
+
+
+@pytest.mark.parametrize("size", [{}, {"rank": 4}, {"energy": 0.9}], ids=str)
+@pytest.mark.parametrize("case", ["linear layers", "Conv1D"])
+def test_adapter_is_that_of_whole_matrices(
+    case: str,
+    size: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bases_made: list[Tensor],
+) -> None:
+    make, configs, _ = CASES[case]
+    base, adapter_folders = adapters(tmp_path, make, configs)
+    recipe = recipe_over(base, adapter_folders, output="adapter", **size)
+    products = written_products(recipe, tmp_path / "out")
+    assert bases_made
+    monkeypatch.setattr(TaskVectors, "low_rank", lambda _deltas: None)
+    expected = written_products(recipe, tmp_path / "whole")
+    assert products.keys() == expected.keys()
+    for name, product_OI in expected.items():
+        error = (products[name] - product_OI).norm()
+        assert error <= LARGEST_ERROR * product_OI.norm(), name
 
 
 @pytest.mark.parametrize(
