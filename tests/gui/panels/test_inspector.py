@@ -519,4 +519,4 @@ def test_runs_have_distinct_titles(session):
     labelled = replace(ACE, fields=tuple(replace(f, label="Ridge ε") for f in ACE.fields))
     assert run_titles(made[2:3], (labelled,)) == ("ACE-Merging, ε 1e-5",)
     automatic = run("ace", "/5", variant="automatic", epsilon=1e-5)
-    assert run_titles([automatic], (labelled,)) == ("ACE-Merging, automatic, ε 1e-5",)
+    assert run_titles([automatic], (labelled,)) == ("ACE, automatic, ε 1e-5",)

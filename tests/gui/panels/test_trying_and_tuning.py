@@ -273,7 +273,7 @@ def test_the_windows_merge_is_asked_before_others(page, loaded, worker):
     index = as_writers(loaded)
     index.models._ticks[str(newer)].click()
     index.button.click()
-    assert worker.asked(TryJob)[-1].stores == (older, newer)
+    assert worker.jobs_of(TryJob)[-1].stores == (older, newer)
     worker.say(JobDone(), job=worker.newest(TryJob))
 
 
