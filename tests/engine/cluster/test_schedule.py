@@ -232,14 +232,14 @@ def test_the_window_estimates_as_the_dry_run_does(gpt2: Family, tmp_path, monkey
     job = EstimateJob(recipe=recipe, device="cpu")
     runner = Runner()
     events = [event for event in steps_of(job, runner) if isinstance(event, MergeEstimated)]
-    (found,) = [event.seconds for event in events]
+    (seconds,) = [event.seconds for event in events]
     monkeypatch.setattr(estimating, "measured_speed", lambda *_: speed)
     record = tmp_path / "plan.json"
     command = Estimate(recipe=file_of(tmp_path, gpt2, merge_method=method), json=record)
     estimating.estimate_recipe(command)
     printed = json.loads(record.read_text())
     start = printed["speed"]["start"]
-    assert found == pytest.approx(printed["schedules"][0]["seconds"] - start)
+    assert seconds == pytest.approx(printed["schedules"][0]["seconds"] - start)
     monkeypatch.delattr(merge_time, "measuring_speed")
     again = [event for event in steps_of(job, Runner()) if isinstance(event, MergeEstimated)]
     assert again == events, "remembered"

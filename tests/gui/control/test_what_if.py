@@ -210,7 +210,7 @@ def test_the_panel_shows_old_beside_new(panel, what_if, session, worker, qtbot):
 
 def test_while_the_first_trial_is_computed_it_is_said(panel, what_if, session, worker, qtbot):
     what_if.try_parameter("epsilon", 1e-9)
-    asked(worker, qtbot, 1)
+    spectrum_jobs(worker, qtbot, 1)
     assert "being computed" in (panel.plot.message() or "")
     panel.resize(500, 280)
     assert "being computed" in panel.note.text(), "where there is no room for the plot"

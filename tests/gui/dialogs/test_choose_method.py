@@ -207,7 +207,7 @@ def test_the_list_and_the_panel_call_a_variant_the_same(opened):
         conductor.set_parameter("variant", variant)
         opened.actions_.choose_method.trigger()
         dialog = opened.findChildren(ChooseMethodDialog)[-1]
-        titles = [each for family in shown(dialog).values() for each in family]
+        titles = [title for family in listed(dialog).values() for title in family]
         assert titles[:2] == [TITLE, label]
         assert dialog.method.name == "ace"
         assert dialog.use.text() == f"&Use {label}"

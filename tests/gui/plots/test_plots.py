@@ -946,7 +946,7 @@ def test_curves_of_low_rank_are_named_where_they_end(qtbot, spectra, logarithmic
 def test_the_menu_of_a_plot_saves_its_data(qtbot, spectra, monkeypatch):
     spectra.show_spectrum(spectrum(), COLOURS)
     saved = []
-    monkeypatch.setattr(base_plot, "save_table", lambda *given: saved.append(given))
+    monkeypatch.setattr(base_plot, "save_table", lambda *arguments: saved.append(arguments))
     actions = {action.text(): action for action in spectra.picture_button.menu().actions()}
     actions["Save data as CSV…"].trigger()
     ((_, name, columns),) = saved
