@@ -140,10 +140,9 @@ class Toast(QObject):
         """What the notice might cover in the window, and what a cell of it costs."""
         ground = self._ground
         for widget in ground.findChildren(QWidget):
-            if not widget.isVisible() or self._notice.isAncestorOf(widget):
-                continue
             cost = _cost_of(widget)
-            if cost:
+            is_here = widget.isVisible() and widget.window() is ground.window()
+            if cost and is_here and not self._notice.isAncestorOf(widget):
                 yield _visible_part(widget, ground), cost
         focused = self._focused()
         subject = self._subject()
