@@ -91,6 +91,13 @@ class ComparePage(QWidget):
         return part
 
     @property
+    def merges(self) -> ComparePanel:
+        """The part that compares two finished merges."""
+        part = self._part(TWO_MERGES)
+        assert isinstance(part, ComparePanel)
+        return part
+
+    @property
     def models(self) -> TwoModelsPanel:
         """The part that compares any two models."""
         part = self._part(TWO_MODELS)
