@@ -46,6 +46,16 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 """Methods by their other names. No method of a person's own may be called so."""
 
 
+def method_label(title: str, variant: object = None) -> str:
+    """What people read of a method, in every list, chart, card and report.
+
+    ``ACE, automatic`` for the ``variant`` of a method that has some; else its ``title``.
+    """
+    if variant is None:
+        return title
+    return f"{title.removesuffix('-Merging')}, {variant}"
+
+
 def method_id(name: str) -> str:
     """The name under which a method is registered: ``TIES``, ``Weight averaging``, ``dare-ties``.
 

@@ -12,13 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ace_gui
+from ace_gui.engine.capabilities import method_info
+from ace_gui.engine.inspecting.compare_recipes import title_of
 from ace_gui.errors import MethodError, RecipeError
+from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.run_names import run_title
 from ace_gui.method_names import OTHER_NAMES, method_id
 from ace_gui.methods import METHODS, get_method, register_method
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.new_recipes import recipe_keys
 from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.recommended import (
+    NAME,
+    SHELF,
+    USUAL,
+    ShelfEntry,
+    merge_label,
+    with_recommended,
+)
 from tests.helpers.command import ace_gui as command
 
 RECIPE = load_recipe(Sample.TEXT.recipe)
@@ -51,6 +63,24 @@ def test_a_name_without_letters_stays_as_it_is(text: str) -> None:
     assert method_id(text) == text
     with pytest.raises(RecipeError, match="There is no merge method"):
         get_method(text)
+
+
+@pytest.mark.parametrize("entry", SHELF)
+def test_the_shelf_has_the_labels_of_the_methods(entry: ShelfEntry) -> None:
+    """One name for one method: in lists of methods, on the welcome page, of runs and in reports."""
+    name, _, variant = entry.name.partition(":")
+    recipe = replace(RECIPE, merge_method=name, parameters={"variant": variant} if variant else {})
+    recipe = replace(recipe, **USUAL)
+    if name == NAME:
+        recipe = with_recommended(RECIPE)
+    method = method_info(recipe.merge_method)
+    assert title_of(recipe) == entry.title
+    run = MergeRun(recipe=recipe, store=Path("/store"))
+    assert run_title(run, (method,)) == entry.title
+    resolved = {field.name: field.default for field in method.fields} | recipe.parameters
+    assert merge_label(recipe, method.title, resolved.get("variant")) == entry.title
+    if name != NAME:
+        assert method.label(variant or None) == entry.title
 
 
 def test_recipes_have_the_registered_name() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ace_gui.checkpoints.pickle_conversion import converting
 from ace_gui.engine.capabilities import engine_ready, resolve_device, use_threads
+from ace_gui.engine.cluster.merge_time import estimated
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract import jobs
 from ace_gui.engine.contract.events import (
@@ -162,6 +163,13 @@ def sample_merges(job: jobs.SampleMergesJob, engine: Runner) -> Events:
     """Steps of a ``SampleMergesJob``."""
     prepared = yield from engine.prepared(job.recipe)
     yield from sampled(prepared, resolve_device(job.device), engine.cache)
+
+
+@steps_of.register(jobs.EstimateJob)
+def estimate_merge(job: jobs.EstimateJob, engine: Runner) -> Events:
+    """Steps of an ``EstimateJob``."""
+    prepared = yield from engine.prepared(job.recipe)
+    yield from estimated(prepared, resolve_device(job.device), engine.cache)
 
 
 @steps_of.register(jobs.SubspacesJob)

@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from ace_gui.ace_variants import AUTOMATIC
+from ace_gui.ace_variants import AUTOMATIC, PUBLISHED
+from ace_gui.method_names import method_label
 from ace_gui.recipe.overrides import After, Cap, ParameterValue
 from ace_gui.recipe.values import Choices, Poolers, Recipe
 
 NAME: Final = "recommended"
 """Its name in lists of methods."""
-TITLE: Final = "ACE, recommended"
+_ACE: Final = "ACE-Merging"
+TITLE: Final = method_label(_ACE, NAME)
+"""What the recommended merge is called."""
 METHOD: Final = "ace"
 PARAMETERS: Final[Mapping[str, ParameterValue]] = MappingProxyType({"variant": AUTOMATIC})
 CHOICES: Final[Mapping[str, Any]] = MappingProxyType(
@@ -50,8 +53,8 @@ class ShelfEntry:
 
 SHELF: Final = (
     ShelfEntry(NAME, TITLE, "no data at hand: the merge to start with"),
-    ShelfEntry("ace:automatic", "ACE, automatic", "ACE without a threshold to choose"),
-    ShelfEntry("ace", "ACE, published", "the paper's procedure and parameters"),
+    ShelfEntry("ace:automatic", method_label(_ACE, AUTOMATIC), "ACE without a threshold to choose"),
+    ShelfEntry("ace", method_label(_ACE, PUBLISHED), "the paper's procedure and parameters"),
     ShelfEntry("linear", "Weight averaging", "the baseline, also for experts of one task"),
     ShelfEntry("task_arithmetic", "Task arithmetic", "a sum of changes, with a factor to tune"),
     ShelfEntry("ties", "TIES-Merging", "changes of opposite signs in the same entries"),
@@ -60,6 +63,11 @@ SHELF: Final = (
     ShelfEntry("tsv_m", "TSV-Merging", "another merge of singular directions, without data"),
     ShelfEntry("regmean", "RegMean", "some inputs of every task at hand, no labels"),
 )
+
+SHELF_TITLES: Final[Mapping[str, str]] = MappingProxyType(
+    {entry.name: entry.title for entry in SHELF}
+)
+"""By name."""
 
 SHELF_NAMES: Final = tuple(entry.name for entry in SHELF)
 
@@ -72,3 +80,10 @@ def with_recommended(recipe: Recipe) -> Recipe:
 def is_recommended(recipe: Recipe) -> bool:
     """Whether the recipe has exactly the settings of the recommended merge."""
     return recipe == with_recommended(recipe)
+
+
+def merge_label(recipe: Recipe, title: str, variant: object = None) -> str:
+    """What the merge of a recipe is called, by its method's ``title`` and ``variant``."""
+    if is_recommended(recipe):
+        return TITLE
+    return method_label(title, variant)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from PySide6.QtGui import QImage
 
+from ace_gui.engine.capabilities import method_info
 from ace_gui.methods import METHODS
 from ace_gui.paths import Sample, resource_path
 from ace_gui.recipe import recommended
@@ -39,7 +40,7 @@ def figures() -> dict[str, object]:
     compared = _first_table(Path(__file__).parents[2] / "docs/results.md")
     ends = _means(demo)
     means = _means(compared)
-    named = {method.title: name for name, method in METHODS.items()}
+    named = {method_info(name).label(): name for name in METHODS}
     named[recommended.TITLE] = recommended.NAME
     methods = {named[title]: mean for title, mean in means.items() if title in named}
     return {

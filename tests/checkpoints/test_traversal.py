@@ -79,10 +79,8 @@ def _is_below(target: object, folder: Path) -> bool:
     if not isinstance(target, str | bytes | os.PathLike):
         return True  # a descriptor that is open already
     path = Path(os.path.realpath(os.fsdecode(target)))
-    allowed_folders = (
-        folder.resolve(),
-        Path(sys.base_prefix).resolve(),
-    )  # Python may import a codec
+    # Python may import a codec.
+    allowed_folders = (folder.resolve(), Path(sys.base_prefix).resolve())
     return any(path.is_relative_to(allowed) for allowed in allowed_folders)
 
 

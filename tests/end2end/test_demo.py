@@ -18,8 +18,8 @@ MODELS = (
     "experts",
     "Weight averaging",
     "Task arithmetic",
-    "ACE-Merging",
-    "ACE-Merging, automatic",
+    "ACE, published",
+    "ACE, automatic",
     TITLE,
 )
 
@@ -75,7 +75,7 @@ def test_the_samples_start_with_the_recommended_merge(sample: Sample) -> None:
 
 def test_ace_leads_on_the_sample(demo: tuple[str, Path]) -> None:
     mean = {model: figures[5] for model, figures in accuracies(demo[0]).items()}
-    for ace in ("ACE-Merging", "ACE-Merging, automatic", TITLE):
+    for ace in ("ACE, published", "ACE, automatic", TITLE):
         assert mean["base"] < mean["Weight averaging"] < mean[ace] < mean["experts"]
         assert mean["Task arithmetic"] < mean[ace]
 

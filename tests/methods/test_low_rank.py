@@ -38,7 +38,7 @@ def basis_of(factors: Sequence[ThinFactors]) -> Tensor:
     return output_basis([factor.left_OR for factor in factors])
 
 
-def whole(factors: Sequence[ThinFactors]) -> list[Tensor]:
+def full_deltas(factors: Sequence[ThinFactors]) -> list[Tensor]:
     return [factor.left_OR.double() @ factor.right_RI.double() for factor in factors]
 
 
@@ -59,7 +59,7 @@ def test_basis_is_orthonormal_and_sees_all_outputs_alike(mean: float) -> None:
     assert torch.allclose(basis_OK.mT @ basis_OK, eye_KK, atol=1e-13)
     of_ones_K = basis_OK.sum(dim=0)
     assert torch.allclose(of_ones_K, of_ones_K[0].expand(10), atol=1e-12)
-    for factor, delta_OI in zip(factors, whole(factors), strict=True):
+    for factor, delta_OI in zip(factors, full_deltas(factors), strict=True):
         assert torch.allclose(basis_OK @ coordinates(basis_OK, factor), delta_OI, atol=1e-13)
 
 
@@ -91,7 +91,7 @@ def test_recommended_merge_is_that_of_whole_task_vectors(
     basis_OK = basis_of(factors)
     deltas_KI = [coordinates(basis_OK, factor) for factor in factors]
     merged = expanded(recommended(deltas_KI, weights, base_OI, shape[0]), basis_OK)
-    expected = recommended(whole(factors), weights, base_OI, None)
+    expected = recommended(full_deltas(factors), weights, base_OI, None)
     error = (merged.delta - expected.delta).double().norm() / expected.delta.double().norm()
     assert error < 1e-5  # of results that are rounded to float32
     figures = merged.diagnostics
@@ -140,7 +140,7 @@ def test_published_merge_is_that_of_whole_task_vectors(
     deltas_KI = [coordinates(basis_OK, factor) for factor in factors]
     weights = [1.0] * len(factors)
     merged = ace(deltas_KI, weights, PUBLISHED[case], outputs=shape[0])
-    assert_same(expanded(merged, basis_OK), ace(whole(factors), weights, PUBLISHED[case]))
+    assert_same(expanded(merged, basis_OK), ace(full_deltas(factors), weights, PUBLISHED[case]))
 
 
 @pytest.mark.parametrize("ranks", [(4, 3, 2), (1, 12, 1)])
@@ -153,4 +153,4 @@ def test_tsv_merge_is_that_of_whole_task_vectors(
     deltas_KI = [coordinates(basis_OK, factor) for factor in factors]
     weights = [1.0] * len(factors)
     merged = tsv_m(deltas_KI, weights, TsvMParameters(), outputs=shape[0])
-    assert_same(expanded(merged, basis_OK), tsv_m(whole(factors), weights, TsvMParameters()))
+    assert_same(expanded(merged, basis_OK), tsv_m(full_deltas(factors), weights, TsvMParameters()))

@@ -218,9 +218,8 @@ def _over_others(painted: list[Painted]) -> Iterator[str]:
     heights = np.array([piece.rect.height() for piece in painted])
     over = (wide > SLACK) & (tall > 0.3 * np.minimum(heights[:, None], heights[None, :]))
     for earlier, later in ((painted[i], painted[k]) for i, k in np.argwhere(np.triu(over, 1))):
-        twice = (
-            earlier.text == later.text and earlier.by is later.by
-        )  # in the colours of two grounds
+        # In the colours of two grounds.
+        twice = earlier.text == later.text and earlier.by is later.by
         first, word = sorted((earlier, later), key=lambda piece: len(piece.text))
         icon = not first.text and (
             first.rect.contains(word.seen) or isinstance(first.by.parent(), QGraphicsView)

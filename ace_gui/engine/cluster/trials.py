@@ -7,6 +7,7 @@ matrices at once as it would merge at once. Then the output is read back, as at 
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,6 +52,9 @@ from ace_gui.engine.planning.row_work import (
 from ace_gui.engine.streaming import ordered
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.output_files import sync
+from ace_gui.steps import Steps, result_of
+
+CPU: Final = torch.device("cpu")
 
 LARGE: Final = 1 << 20
 """Bytes of a row that suffice to measure reading; with fewer, other costs dominate."""
@@ -79,34 +83,51 @@ MergeUnits = Callable[
 def measured_speed(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     """The speed of each of the ``workers``; None: of this process.
 
+    Raises the errors of ``measuring_speed``.
+    """
+    return result_of(measuring_speed(prepared, workers))
+
+
+def measuring_speed(
+    prepared: Prepared,
+    workers: RayWorkers | None = None,
+    *,
+    device: torch.device = CPU,
+    most_seconds: float = math.inf,
+) -> Steps[Speed]:
+    """Measure the speed of each of the ``workers``; None: of this process, on the ``device``.
+
     Merges rows of every kind, the smallest kinds first, into a temporary folder. Rows beyond
-    ``TRIAL_SECONDS`` are estimated from the largest similar trial. Rows whose method needs data are
-    not tried. Raises CheckpointError, FileChangedError, OutputError, ResourceError and
-    ClusterError.
+    ``TRIAL_SECONDS``, or ``most_seconds``, are estimated from the largest similar trial. Rows whose
+    method needs data are not tried. Raises CheckpointError, FileChangedError, OutputError,
+    ResourceError and ClusterError.
     """
     # The findings of trials are put into a copy, as they are of some rows only.
     groundwork = replace(prepared.groundwork, findings=dict(prepared.groundwork.findings))
     prepared = replace(prepared, groundwork=groundwork)
-    scan = sum(_scan_seconds(group, prepared, workers) for group in groups(prepared))
+    scan = 0.0
+    for group in groups(prepared):
+        scan += yield from _scan_seconds(group, prepared, workers)
     began = time.monotonic()
     readers = Readers(prepared)
     trials = list[tuple[PlanRow, _TrialTimes]]()
     speed = _speed_of(trials, prepared, scan)
     with TemporaryDirectory(prefix="ace-trial-") as folder:
         for rows in _rows_by_kind(prepared):
-            setup = _setup_for(rows[0], readers, workers)
+            setup = _setup_for(rows[0], readers, workers, device)
             expected = speed.seconds(rows[0], prepared) * setup.units_per_worker
+            allowed = min(_seconds_for_trials(prepared, speed), most_seconds)
             spent = time.monotonic() - began
-            remaining = _seconds_for_trials(prepared, speed) - spent
+            remaining = allowed - spent
             if expected > remaining:
                 continue
             if ROUNDS * expected < remaining:
                 rounds = ROUNDS
             else:
                 rounds = 1
-            sample = _units_to_try(rows, prepared, setup.units_at_once, rounds)
+            sample = _units_to_try(rows, prepared, setup, rounds)
             try:
-                times = _times_of_trial(sample, prepared, setup, Path(folder))
+                times = yield from _times_of_trial(sample, prepared, setup, Path(folder))
             except (MethodError, NonFiniteError):  # the merge itself reports it
                 continue
             trials.append((rows[0], times))
@@ -130,20 +151,26 @@ class _TrialSetup:
     """Number of units that are merged at once."""
     units_per_worker: int
     """Those of them that one worker, or this process, merges: so many times longer a unit takes."""
+    device: torch.device
+    """Where they are merged."""
 
 
-def _setup_for(row: PlanRow, readers: Readers, workers: RayWorkers | None) -> _TrialSetup:
+def _setup_for(
+    row: PlanRow, readers: Readers, workers: RayWorkers | None, device: torch.device
+) -> _TrialSetup:
     """Trials of such rows by the workers, or by this process as it merges."""
     if workers is not None:
         return _TrialSetup(
-            merge_units=workers.merged, units_at_once=workers.count, units_per_worker=1
+            merge_units=workers.merged, units_at_once=workers.count, units_per_worker=1, device=CPU
         )
-    if readers.prepared.is_whole(row):
+    if readers.prepared.is_whole(row) and device.type == "cpu":
         at_once = matrices_at_once(readers.prepared, None)
     else:
         at_once = 1
-    merge_units = partial(_merged_here, readers, at_once)
-    return _TrialSetup(merge_units=merge_units, units_at_once=at_once, units_per_worker=at_once)
+    merge_units = partial(_merged_here, readers, at_once, device)
+    return _TrialSetup(
+        merge_units=merge_units, units_at_once=at_once, units_per_worker=at_once, device=device
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,11 +237,11 @@ def _rows_by_kind(prepared: Prepared) -> Iterator[list[PlanRow]]:
 
 def _times_of_trial(
     sample: Sequence[Unit], prepared: Prepared, setup: _TrialSetup, folder: Path
-) -> _TrialTimes:
+) -> Steps[_TrialTimes]:
     """How long it takes to merge, write and read back units of rows of one kind."""
     rows: dict[str, PlanRow] = {}  # by the stored tensor's name
-    for unit in sample:
-        for row in unit:
+    for tried in sample:
+        for row in tried:
             rows[row.tensor] = row
     dtype = sample[0][0].output_dtype(prepared.recipe.out_dtype)
     outputs = []
@@ -228,7 +255,11 @@ def _times_of_trial(
     shared = SharedOutput(store=folder, model=folder, shards=shards, token=TRIAL)
     ShardedWriter(folder, shards)  # makes the files, to which workers write
     events = setup.merge_units(sample, prepared, dict.fromkeys(rows, dtype), shared)
-    merged = [unit for unit in events if unit is not None]
+    merged = []
+    for unit in events:
+        if unit is not None:
+            merged.append(unit)
+        yield
     seconds = [unit.seconds for unit in merged]
     files = [folder / shard.file_name for shard in shards]
     started = time.monotonic()
@@ -270,19 +301,19 @@ def _check_seconds(folder: Path, shards: Sequence[Shard], merged: Sequence[UnitM
 
 
 def _units_to_try(
-    rows: Sequence[PlanRow], prepared: Prepared, count: int, rounds: int
+    rows: Sequence[PlanRow], prepared: Prepared, setup: _TrialSetup, rounds: int
 ) -> list[Unit]:
-    """Units of one size from all over the model: ``count`` for each of the ``rounds``.
+    """Units of one size from all over the model, enough for all that are merged at once.
 
-    Large ones are repeated only where there are fewer than ``count``.
+    Large ones are repeated only where there are fewer than workers.
     """
-    candidates = units(rows, prepared, torch.device("cpu"))
+    candidates = units(rows, prepared, setup.device)
     if len(candidates) > 1:
         candidates = candidates[:-1]  # the last may be smaller
-    trial_count = rounds * count
+    trial_count = rounds * setup.units_at_once
     is_large = prod(rows[0].shape) * len(candidates[0]) > LARGE_UNIT
     if is_large:
-        trial_count = max(count, min(len(candidates), trial_count))
+        trial_count = max(setup.units_at_once, min(len(candidates), trial_count))
     # Equally distant ones, and some of them several times if there are fewer candidates.
     indices = [len(candidates) * n // trial_count for n in range(trial_count)]
     return [candidates[index] for index in indices]
@@ -291,13 +322,14 @@ def _units_to_try(
 def _merged_here(
     readers: Readers,
     at_once: int,
+    device: torch.device,
     units: Sequence[Unit],
     _prepared: Prepared,
     dtypes: Mapping[str, str],
     shared: SharedOutput | None,
 ) -> Iterator[UnitMerged]:
-    """Units merged by this process, ``at_once`` at a time, each with its share of the threads."""
-    budgets = budgets_of(torch.device("cpu"))
+    """Units merged by this process, ``at_once`` together, each with its share of the threads."""
+    budgets = budgets_of(device)
 
     def merge(unit: Unit) -> UnitMerged:
         return merge_unit(unit, readers, budgets, dtypes, shared)
@@ -310,7 +342,9 @@ def _merged_here(
         yield from ordered(pool, merge, units, ahead=at_once)
 
 
-def _scan_seconds(group: SurveyGroup, prepared: Prepared, workers: RayWorkers | None) -> float:
+def _scan_seconds(
+    group: SurveyGroup, prepared: Prepared, workers: RayWorkers | None
+) -> Steps[float]:
     """Seconds in which one worker surveys all rows of a group, measured on some of them.
 
     Adds their findings to ``prepared``, so that rows can be tried.
@@ -326,15 +360,16 @@ def _scan_seconds(group: SurveyGroup, prepared: Prepared, workers: RayWorkers | 
     groundwork = replace(prepared.groundwork, findings={}, surveys={})
     part = replace(prepared, plan=plan, groundwork=groundwork)
 
-    def spent_seconds() -> float:
-        if workers is None:
-            return time.monotonic()
-        return workers.scan_seconds  # of all workers together
-
-    before = spent_seconds()
+    seconds = 0.0
+    before = 0.0 if workers is None else workers.scan_seconds
+    started = time.monotonic()
     for _ in surveyed(Readers(part), workers=workers):
-        pass
-    seconds = spent_seconds() - before
+        seconds += time.monotonic() - started
+        yield  # other work, which does not count
+        started = time.monotonic()
+    seconds += time.monotonic() - started
+    if workers is not None:
+        seconds = workers.scan_seconds - before  # of all workers together
     prepared.groundwork.findings.update(part.groundwork.findings)
     return seconds * _entries(rows) / _entries(sample)
 

@@ -17,7 +17,8 @@ from ace_gui.engine.contract.sanity import SanityResult
 from ace_gui.engine.contract.scored import MeanScore, TaskScore, means
 from ace_gui.errors import WorkbenchError
 from ace_gui.field_info import FieldInfo
-from ace_gui.recipe import Recipe
+from ace_gui.method_names import method_label
+from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.values import ParameterValue, Task
 
 Event = object
@@ -95,6 +96,12 @@ class MethodInfo:
         if field is None:
             return ()
         return tuple(dict.fromkeys((str(field.default), *field.choices)))
+
+    def label(self, variant: object = None) -> str:
+        """What it is called in lists, by variant; None: the default one."""
+        if self.name == recommended.NAME:
+            return self.title
+        return method_label(self.title, variant or next(iter(self.variants), None))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,10 +220,9 @@ class CovariancesCompared(JobProgress):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixTimed:
-    """One matrix took ``seconds`` to merge. ``share``: its share of the work on all tensors."""
+class MergeEstimated:
+    """A merge is expected to take ``seconds``, by trials of its kinds of tensor."""
 
-    share: float
     seconds: float
 
 

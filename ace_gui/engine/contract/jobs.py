@@ -117,8 +117,17 @@ class SpectrumJob(RowJob):
 
 
 class SampleMergesJob(Job):
-    """Merge as many matrices as a few seconds allow. Yields the LayerReport of each, and a
-    MatrixTimed for each whose time is known."""
+    """Merge as many matrices as a few seconds allow. Yields the LayerReport of each."""
+
+    recipe: Recipe
+    device: str = "auto"
+
+
+class EstimateJob(Job):
+    """Estimate how long a merge takes, by trials as in a dry run. Yields MergeEstimated.
+
+    Yields nothing if trials say nothing about the method.
+    """
 
     recipe: Recipe
     device: str = "auto"
@@ -350,7 +359,7 @@ class CompareExamplesJob(Job, state="scoring"):
 
 
 class TryJob(TryInput, Job):
-    """Let base, the task's expert and merges answer for one text or picture.
+    """Let merges, base and experts answer for one text or picture, in this order.
 
     Yields for each of them TriedBegun, TriedText while it writes, then Tried.
     """

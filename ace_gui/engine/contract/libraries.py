@@ -83,11 +83,25 @@ def commands_of(folder: Path) -> tuple[str, ...]:
     return tuple(commands)
 
 
-def lines_to_ask(folder: Path) -> tuple[str, ...]:
-    """Lines of Python that ask a loaded language model of transformers; none for other models.
+_LINE: Final = 66
+"""Letters of a path in a line of Python; a longer one takes several."""
 
-    ``model`` is the loaded one; a chat model is asked with its template.
-    """
+
+def lines_to_load(folder: Path) -> tuple[str, ...]:
+    """Lines of Python that load a model. ``folder`` holds its path, however long that is."""
+    text = str(folder)
+    pieces = [text[start : start + _LINE] for start in range(0, len(text), _LINE)]
+    if len(pieces) == 1:
+        path = [f"folder = {text!r}"]
+    else:
+        path = ["folder = (", *(f"    {piece!r}" for piece in pieces), ")"]
+    imports, load = library_of(folder).lines("folder")
+    return (imports, *path, load)
+
+
+def lines_to_ask(folder: Path) -> tuple[str, ...]:
+    """Lines of Python after ``lines_to_load`` that ask a language model of transformers; none for
+    other models. A chat model is asked with its template."""
     library = library_of(folder)
     settings = json_object(folder / "tokenizer_config.json")
     if library.name != "transformers" or library.task != "text-generation" or settings is None:
@@ -100,7 +114,7 @@ def lines_to_ask(folder: Path) -> tuple[str, ...]:
         answer = "answer"
     return (
         "from transformers import pipeline",
-        f'ask = pipeline("text-generation", model=model, tokenizer={str(folder)!r})',
+        'ask = pipeline("text-generation", model=model, tokenizer=folder)',
         f"asked = {asked}",
         'answer = ask(asked, max_new_tokens=100)[0]["generated_text"]',
         f"print({answer})",

@@ -21,6 +21,12 @@ CAUSES: Final = (
 )
 
 
+ASK_BY_COMMAND: Final = "Ask for it with `check: true` in the recipe, or with --check."
+ASK_IN_WINDOW: Final = (
+    "To have it made, choose “always” for Check under More options, and merge again."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SanityResult:
     """The perplexity of models on a few dozen lines of usual text in several languages, and code.
@@ -40,6 +46,9 @@ class SanityResult:
     skipped: str = ""
     """Why nothing was checked, as a sentence; empty after a check."""
 
+    can_be_asked_for: bool = False
+    """Whether nothing was checked only because it is costly."""
+
     @property
     def is_far(self) -> bool:
         """Whether the merge is far above all of the others."""
@@ -52,9 +61,10 @@ class SanityResult:
 
     @property
     def sentence(self) -> str:
-        """The result in a sentence; empty if there is none."""
+        """The result in a sentence; empty if there is none. How to ask for a check is said for the
+        command line."""
         if self.skipped:
-            return self.skipped
+            return self._skipped_with(ASK_BY_COMMAND)
         if self.is_far:
             return (
                 "On usual text the merge is far worse than all models that it was made of: "
@@ -65,6 +75,16 @@ class SanityResult:
             f"that of base and experts {self._others} (in {self.seconds:.0f} s)."
         )
 
+    @property
+    def sentence_in_window(self) -> str:
+        """The same, with what to do in the window."""
+        if self.skipped:
+            return self._skipped_with(ASK_IN_WINDOW)
+        return self.sentence
+
+    def _skipped_with(self, ask: str) -> str:
+        return f"{self.skipped} {ask}" if self.can_be_asked_for else self.skipped
+
     def record(self) -> dict[str, Any]:
         """The values for JSON, which has no number for NaN and infinity."""
         return {
@@ -73,7 +93,7 @@ class SanityResult:
             },
             "merged": finite_or_none(self.merged),
             "seconds": self.seconds,
-            "skipped": self.skipped,
+            "skipped": self.skipped and self.sentence,
             "sentence": self.sentence,
         }
 
@@ -94,9 +114,15 @@ class SanityResult:
         return f"{low} to {high}"
 
 
-def skipped(reason: str) -> SanityResult:
+def skipped(reason: str, *, can_be_asked_for: bool = False) -> SanityResult:
     """The result where nothing was checked."""
-    return SanityResult(perplexities={}, merged=math.nan, seconds=0.0, skipped=reason)
+    return SanityResult(
+        perplexities={},
+        merged=math.nan,
+        seconds=0.0,
+        skipped=reason,
+        can_be_asked_for=can_be_asked_for,
+    )
 
 
 def _text(perplexity: float) -> str:

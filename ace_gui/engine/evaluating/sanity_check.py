@@ -49,7 +49,6 @@ _DISK: Final = 5e8
 """Bytes of a model that are loaded in a second, at least."""
 
 _TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
-_HOW: Final = "Ask for it under More options, with `check: true` in the recipe, or with --check."
 _RESULT: Final = TypeAdapter(SanityResult)
 _SAMPLE: Final = (128, 1024, 4096)
 
@@ -93,7 +92,7 @@ def sanity_checked(
             unknown = len(models.subjects()) - (yield from _known(models, device))
             reason = _too_costly(prepared, device, unknown, merge_seconds)
             if reason:
-                return skipped(f"No sanity check: {reason} {_HOW}")
+                return skipped(f"No sanity check: {reason}", can_be_asked_for=True)
         result = yield from _measured(models, device)
     except WorkbenchError as error:
         return skipped(f"The sanity check could not be made: {error.sentence}")

@@ -44,7 +44,7 @@ def tried(
 ) -> Iterator[Event | None]:
     """Run the models one after another: TriedBegun, TriedText while one writes, then Tried.
 
-    The models are the base, the experts that are asked, and the folders. They stay in
+    The models are the folders first, then the base and the experts that are asked. They stay in
     ``kept_models``. Raises TaskError for invalid input; errors of one model are in its Tried.
     """
     data = yield from _data(models, question.task, question)
@@ -60,7 +60,9 @@ def tried(
 
 
 def _asked_subjects(models: Models, question: TryInput) -> list[Subject]:
-    return [subject for subject in models.subjects() if _is_asked(subject, models, question)]
+    """The models in the order in which they are asked: merges first, as they are what is tried."""
+    asked = [subject for subject in models.subjects() if _is_asked(subject, models, question)]
+    return sorted(asked, key=lambda subject: subject.is_base or subject.expert is not None)
 
 
 def _is_asked(subject: Subject, models: Models, question: TryInput) -> bool:

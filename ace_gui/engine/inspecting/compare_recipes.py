@@ -46,6 +46,7 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import symbol_of
 from ace_gui.linalg.passes import energy
 from ace_gui.machine import reset_peak_memory
+from ace_gui.method_names import method_label
 from ace_gui.methods import checked_parameters, get_method, method_variant, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recommended import METHOD, NAME, TITLE, USUAL, is_recommended, with_recommended
@@ -104,10 +105,13 @@ def title_of(recipe: Recipe) -> str:
     method = get_method(recipe.merge_method)
     fields = parameter_fields(method)
     defaults = {field.name: field.default for field in fields}
-    names = {f.name: symbol_of(f.label) or f.name for f in fields}
-    set_ = {n: v for n, v in recipe.parameters.items() if defaults.get(n) != v}
-    parts = [str(v) if n == "variant" else f"{names.get(n, n)} {v}" for n, v in set_.items()]
-    return ", ".join((method.title, *parts))
+    names = {field.name: symbol_of(field.label) or field.name for field in fields}
+    variant = recipe.parameters.get("variant", defaults.get("variant"))
+    parts = [method_label(method.title, variant)]
+    for name, value in recipe.parameters.items():
+        if name != "variant" and value != defaults.get(name):
+            parts.append(f"{names.get(name, name)} {value}")
+    return ", ".join(parts)
 
 
 def compare_all(

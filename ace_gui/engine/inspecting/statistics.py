@@ -15,7 +15,6 @@ from itertools import chain, zip_longest
 from math import sqrt
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from ace_gui.engine.contract.declared_figures import (
@@ -25,7 +24,7 @@ from ace_gui.engine.contract.declared_figures import (
     Place,
     figures_in,
 )
-from ace_gui.engine.contract.events import LayerAnalysed, MatrixTimed
+from ace_gui.engine.contract.events import LayerAnalysed
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.engine.contract.health import gamma_unreliable
 from ace_gui.engine.contract.matrix_figures import cosines_of
@@ -187,7 +186,7 @@ _GOLDEN: Final = (sqrt(5) - 1) / 2
 
 def sampled(
     prepared: Prepared, device: torch.device, cache: InspectionCache
-) -> Iterator[LayerReport | MatrixTimed | None]:
+) -> Iterator[LayerReport | None]:
     """Merge matrices of every role and shape, the smallest first, as far as time allows.
 
     Matrices that cannot be merged are skipped; the merge itself reports them. So are those whose
@@ -197,28 +196,19 @@ def sampled(
     seconds_left = TOTAL_SECONDS
     in_base = [row for row in prepared.plan.rows if row.in_base]
     estimated = {row.tensor: assumed_seconds(row, prepared) for row in in_base}
-    total = sum(estimated.values())
     rows = [row for row in matrices(prepared.plan) if not waits(row, prepared)]
     for row in in_order(rows, estimated):
         started = time.monotonic()
         report = None
-        seconds = 0.0
         context = InspectionContext(prepared, row, device, cache)
         stored = cache.get(context.merge_key("report"))
         if stored is not None:
             report = report_from(stored["report"])
-            timed = cache.get(context.merge_key("seconds"))
-            if timed is not None:
-                seconds = float(timed["seconds"])
         elif estimated[row.tensor] / pace < min(seconds_left, ONE_SECONDS):
             report = _merged(context)
-            seconds = max(time.monotonic() - started, 1e-6)
-            pace = estimated[row.tensor] / seconds
-            cache.put(context.merge_key("seconds"), {"seconds": np.array(seconds)})
+            pace = estimated[row.tensor] / max(time.monotonic() - started, 1e-6)
         seconds_left -= time.monotonic() - started
         yield report
-        if seconds:
-            yield MatrixTimed(share=estimated[row.tensor] / total, seconds=seconds)
         if seconds_left < 0:
             return
 

@@ -38,6 +38,7 @@ from ace_gui.formatting import counted, number_text, printable
 from ace_gui.methods import get_method, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import dump_recipe
+from ace_gui.recipe.recommended import merge_label
 from ace_gui.recipe.values import BY_TOKEN, NonFinite, Vocabulary, hub_name, model_name, public_name
 
 CARD: Final = "README.md"
@@ -325,6 +326,7 @@ def _card(title: str, manifest: Manifest, lineage: Lineage, *, result: str, **va
         manifest=manifest,
         recipe=recipe,
         method=method,
+        label=merge_label(recipe, method.title, manifest.parameters.get("variant")),
         parameters=applying(parameter_fields(method), manifest.parameters),
         merged=merged,
         base=model_name(recipe.base_model) + adapter,

@@ -57,6 +57,7 @@ from ace_gui.figures.charts import PanelKind
 from ace_gui.formatting import human_bytes, printable
 from ace_gui.output_files import write_file
 from ace_gui.recipe.recipe_file import dump_recipe
+from ace_gui.recipe.recommended import merge_label
 
 TEMPLATE: Final = "report.html.jinja"
 
@@ -251,9 +252,11 @@ def content_of(
     """The content of the page."""
     recipe = prepared.recipe
     fit = fit_checks(plan_changes(prepared.plan, statistics))
+    method = method_info(recipe.merge_method)
     return Content(
         plan=prepared.plan,
-        method=method_info(recipe.merge_method),
+        method=method,
+        label=merge_label(recipe, method.title, prepared.plan.parameters.get("variant")),
         statistics=statistics,
         reports=reports,
         spectra=tuple(spectra),

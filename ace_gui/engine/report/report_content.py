@@ -30,6 +30,8 @@ class Content:
     """Of the merge."""
     method: MethodInfo
     """Its method."""
+    label: str
+    """What the merge is called."""
     statistics: Mapping[str, LayerStatistics]
     """Of the experts, by the rows' names."""
     reports: Mapping[str, LayerReport]

@@ -109,7 +109,7 @@ class MergeOperation:
                 if event.distilled is not None:
                     sentences.append(event.distilled.sentence)
                 if event.sanity is not None:
-                    sentences.append(event.sanity.sentence)
+                    sentences.append(event.sanity.sentence_in_window)
                 if sentences:
                     self._session.advice.emit(" ".join(sentences))
 

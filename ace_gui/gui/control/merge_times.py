@@ -1,4 +1,4 @@
-"""How long merges of the open models take, by method, estimated from a few matrices each."""
+"""How long merges of the open models take, by method, estimated by trials as in a dry run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.contract.events import Event, MatrixTimed
-from ace_gui.engine.contract.jobs import SampleMergesJob
+from ace_gui.engine.contract.events import Event, MergeEstimated
+from ace_gui.engine.contract.jobs import EstimateJob, SampleMergesJob
 from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.recipe import Recipe
@@ -32,7 +32,7 @@ class MergeTimes(QObject):
         self._session = session = engine.session
         self._engine = engine
         self._seconds: dict[str, float | None] = {}
-        """None where a few matrices say nothing, as of methods that survey the whole model."""
+        """None where trials say nothing, as of methods that need data."""
         self._wanted: Callable[[], Sequence[Inputs]] = tuple
         self._asking: RunningJob | None = None
         self._is_visible = False
@@ -60,7 +60,7 @@ class MergeTimes(QObject):
     def estimate(self, inputs: Inputs, report: Callable[[float], object]) -> RunningJob | None:
         """Estimate the seconds of one merge.
 
-        Calls ``report`` each time more is known. Returns None if nothing is left to find.
+        Calls ``report`` when they are known. Returns None if nothing is left to find.
         """
         recipe = inputs.recipe()
         key = merge_key(recipe)
@@ -69,28 +69,25 @@ class MergeTimes(QObject):
             report(seconds)
         self._give_way()
         jobs = [entry.job for entry in self._engine.running(object)]
-        is_busy = any(not isinstance(job, SampleMergesJob) for job in jobs)
+        is_busy = any(not isinstance(job, EstimateJob | SampleMergesJob) for job in jobs)
         if key in self._seconds or not self._session.can_merge or is_busy:
             return None
         return self._begin(recipe, report)
 
     def _begin(self, recipe: Recipe, report: Callable[[float], object]) -> RunningJob:
         key = merge_key(recipe)
-        timed: list[MatrixTimed] = []
 
         def receive(event: Event) -> None:
-            if isinstance(event, MatrixTimed):
-                timed.append(event)
-                seconds = sum(entry.seconds for entry in timed)
-                self._seconds[key] = seconds / sum(entry.share for entry in timed)
-                report(self._seconds[key] or 0.0)
+            if isinstance(event, MergeEstimated):
+                self._seconds[key] = event.seconds
+                report(event.seconds)
 
         def finish(_: End) -> None:
             self._asking = None
             self._seconds.setdefault(key, None)
             self.changed.emit()
 
-        job = SampleMergesJob(recipe=recipe, device=self._session.device)
+        job = EstimateJob(recipe=recipe, device=self._session.device)
         return self._engine.run(job, receive, finish, quiet=True)
 
     def _settle(self) -> None:

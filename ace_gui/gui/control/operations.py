@@ -114,7 +114,7 @@ class TryOperation(Operation):
         self._engine.run(MakeReadyJob(**vars(job)), quiet=True)
 
     def start(self, job: TryJob) -> None:
-        """Run base, the task's expert and the merges. Another task begins a new conversation."""
+        """Run the merges, the base and the experts. Another task begins a new conversation."""
         if self.obstacle:
             return
         self._engine.drop(MakeReadyJob)

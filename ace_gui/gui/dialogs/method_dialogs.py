@@ -233,7 +233,7 @@ class ChooseMethodDialog(Dialog):
         needs = self._costs.get(method.name, "")
 
         def say(seconds: float) -> None:
-            about = f"About {duration(seconds)}, estimated from some matrices"
+            about = f"About {duration(seconds)}, by trials of its kinds of tensor"
             self.cost.setText(". ".join(filter(None, (about, needs))))
 
         self._estimating = self._estimate(method.name, say)
@@ -288,7 +288,8 @@ def _grouped(
             score_text = f"mean on the sample {mean:.3f}" if mean is not None else ""
             item.setAccessibleText(", ".join(filter(None, (method.title, why or score_text))))
             variants = () if method.name == recommended.NAME else method.variants
-            titles = [method.title, *(f"{method.title}, {variant}" for variant in variants)]
+            stem = method.title.partition(", ")[0]  # it may be labelled by its variant
+            titles = [method.title, *(f"{stem}, {variant}" for variant in variants)]
             shelf = (e for e in recommended.SHELF if e.name.partition(":")[0] == method.name)
             titles += [entry.title for entry in shelf]
             words = (method.name, *titles, method.summary, method.citation)
@@ -299,10 +300,7 @@ def _grouped(
 
 
 def _info(index: QModelIndex) -> MethodInfo | None:
-    if index.isValid():
-        info = index.data(METHOD)
-    else:
-        info = None
+    info = index.data(METHOD) if index.isValid() else None
     if isinstance(info, MethodInfo):
         return info
     return None

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
 from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
-from ace_gui.engine.contract.libraries import commands_of, library_of, lines_to_ask
+from ace_gui.engine.contract.libraries import commands_of, lines_to_ask, lines_to_load
 from ace_gui.engine.contract.plan import Disposition, models_on_disk
 from ace_gui.errors import WorkbenchError
 from ace_gui.field_info import Option
@@ -364,7 +364,7 @@ def free_folder(parent: Path, name: str) -> Path:
 
 def load_snippet(folder: Path) -> str:
     """Lines of Python that load the exported model, and ask it if it writes."""
-    return "\n".join([*library_of(folder).lines(repr(str(folder))), *lines_to_ask(folder)])
+    return "\n".join([*lines_to_load(folder), *lines_to_ask(folder)])
 
 
 _WIDTH: Final = 40  # in text lines

@@ -182,6 +182,7 @@ _STACKED = 25  # in text lines: below this width the figures are below the form
 _WITH_PLOT = 46  # in text lines: from this width on, the plot is next to the figures
 _NOT_TRIED = "Change a value on the left to see its effect on this layer."
 _BOTH = "Both variants with the current values. Change a value on the left to see its effect."
+_COMPUTING = "This layer is being computed with the values to try."
 _NO_LAYER = "Select a layer that the method merges to try other values on it."
 
 
@@ -271,6 +272,9 @@ class WhatIfPanel(QWidget):
                 sentence = _NOT_TRIED
             else:
                 sentence = _BOTH
+        is_awaited = sentence in ("", _BOTH) and (old is None or new is None)
+        if is_awaited:
+            sentence = _COMPUTING
         both_headed = sentence == _BOTH and new is not None  # the headings say so
         self.note.setText(sentence)
         is_said = bool(sentence) and not both_headed  # the plot says it if it is visible
@@ -278,8 +282,10 @@ class WhatIfPanel(QWidget):
         self.table.setHeaderLabels(["", *what_if.labels])
         if old is not None and new is not None:
             self.plot.show_comparison(old, new, what_if.labels)
-        elif sentence and sentence != _BOTH:
+        elif not is_awaited:
             self.plot.clear(sentence)
+        elif self.plot.message() is not None:  # a drawing stays until the next one
+            self.plot.show_message(sentence)
 
     def _fill_table(self, old: LayerSpectrum | None, new: LayerSpectrum | None) -> None:
         for (_title, tip, figure), row in zip(FIGURES, self.rows, strict=True):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from PySide6.QtCore import QSignalBlocker, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
+from ace_gui.engine.contract.plan import Plan
+from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.operations import ModelAnswer
 from ace_gui.gui.panels.job_page import problem_label, show_problem
 from ace_gui.gui.text import plain, tooltip
@@ -27,6 +30,41 @@ from ace_gui.gui.widgets.layout import FlowLayout, across, clear_layout, down
 
 MOST: Final = 6
 """Maximum number of displayed labels."""
+
+NOT_ASKED: Final = "Not asked yet."
+
+EXPERTS_AT_FIRST: Final = 4
+"""Experts that are ticked before the user has chosen: more answers are too narrow to read."""
+
+_ROOM: Final = 2.0
+"""The free memory that a model needs to be loaded beside others, as a multiple of its size."""
+
+
+def experts_at_first(plan: Plan, others: int, free: int) -> tuple[int, str]:
+    """How many experts are ticked at first beside ``others``, and why not all of them.
+
+    ``free``: bytes for models.
+
+    Models stay in memory between two questions as long as there is room. The sentence is empty if
+    all are ticked.
+    """
+    count = len(plan.experts)
+    size = sum(4 * math.prod(row.shape) for row in plan.rows if row.in_base)
+    at_once = math.floor(free / max(size, 1) - _ROOM) + 1
+    room = max(at_once - others, 1)
+    ticked = min(count, EXPERTS_AT_FIRST, room)
+    if ticked == count:
+        return ticked, ""
+    if room < min(count, EXPERTS_AT_FIRST):
+        return ticked, (
+            f"{ticked} of {count} experts are ticked: each model takes about {human_bytes(size)} "
+            f"of {human_bytes(free)} free, and those beyond that are loaded anew for "
+            "every question."
+        )
+    return ticked, (
+        f"{ticked} of {count} experts are ticked: more answers beside each other are too narrow "
+        "to read."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,16 +144,19 @@ class AnswerCard(QWidget):
         self.bars = NamedBars()
         self.text = read_only(f"Answer of the model: {model.role}")
         self.state = muted_label()
+        self.waiting = secondary_label()
+        self.waiting.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.error = problem_label()
         self.facts = muted_label()
         self.copy = push_button("Copy", self._copy, kind="link", name=f"Copy: {model.title}")
         self.prefer = push_button("This one is best", self.best.emit, kind="tinted")
         head = across(self.swatch, self.role, (self.title, 1))
-        parts = (head, self.question, self.state, self.error, self.bars, (self.text, 100))
+        told = (self.question, self.state, self.error, self.bars)
+        parts = (head, *told, (self.waiting, 100), (self.text, 100))
         foot = across((self.facts, 1), self.copy)
         self.setLayout(down(*parts, None, foot, self.prefer, margins=(8, 6, 8, 8)))
         self._answer: ModelAnswer | None = None
-        self.show_answer(None, "", "")
+        self.show_answer(None, "", "", NOT_ASKED)
         self.name_it()
         self.offer_choice(False)
 
@@ -134,9 +175,16 @@ class AnswerCard(QWidget):
         """Whether the answer can be chosen as the best."""
         self.prefer.setVisible(offered)
 
-    def show_answer(self, answer: ModelAnswer | None, question: str, colour: str) -> None:
-        """Show the answer, None if there is none yet. ``question``: what a chat answers."""
+    def show_answer(
+        self, answer: ModelAnswer | None, question: str, colour: str, waiting: str
+    ) -> None:
+        """Show the answer, or, if that is None, what it is ``waiting`` for.
+
+        ``question``: what a chat answers.
+        """
         self._answer = answer
+        self.waiting.setText(waiting)
+        self.waiting.setVisible(answer is None)
         shares = () if answer is None else answer.shares
         if answer is None:
             text = ""

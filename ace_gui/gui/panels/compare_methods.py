@@ -23,6 +23,7 @@ from ace_gui.gui.widgets.controls import push_button
 from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout import (
     GAP,
+    TWO_COLUMNS,
     BesideOrBelow,
     FlowLayout,
     down,
@@ -34,10 +35,9 @@ from ace_gui.gui.widgets.layout import (
 )
 from ace_gui.gui.widgets.tables import FittedTable, save_table
 
-# in text lines: minimum height of the plots
-_BESIDE = 36  # in text lines: below this width the results are below the choices
-_TABLE = 6
-_PLOT = 12
+_TABLE = 6  # in text lines: minimum height of the table
+_PLOT = 12  # in text lines: minimum height of each plot
+_RESULTS = 10  # in text lines: minimum height of the part in which table and plots scroll
 _ONE_ROW = 34  # in text lines: below this width the plots are stacked
 _PAIR = "Compare the two selected merges layer by layer"
 _NOTHING = (
@@ -172,7 +172,6 @@ class CompareMethodsPanel(QWidget):
         splitter.setChildrenCollapsible(False)
         splitter.setSizes([300, 320])
         splitter.setStretchFactor(1, 1)
-        on_font_change(self, self._measure)
         area = scroll_area("Results", splitter, tabs=False)
         self._nothing = secondary_label(_NOTHING)
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -182,11 +181,13 @@ class CompareMethodsPanel(QWidget):
         self._results.addWidget(area)
         right = pane(down(heading("Results"), (self._results, 1), self.status, actions))
         parts = choices_pane, right
-        columns = split(*parts, sizes=(250, 900), gap=2 * GAP, lines=_BESIDE)
-        self.setLayout(down(columns, margins=(8, 8, 8, 8)))
+        columns = split(*parts, sizes=(250, 900), gap=2 * GAP, lines=TWO_COLUMNS)
+        self.setLayout(down(scroll_area("Comparison of methods", columns, tabs=False)))
+        on_font_change(self, self._measure)
 
     def _measure(self, metrics: QFontMetrics) -> None:
-        for part, lines in ((self.table, _TABLE), (self.bars, _PLOT), (self.scatter, _PLOT)):
+        parts = (self.table, self.bars, self.scatter, self._results)
+        for part, lines in zip(parts, (_TABLE, _PLOT, _PLOT, _RESULTS), strict=True):
             part.setMinimumHeight(lines * metrics.height())
 
     def _connect(self) -> None:

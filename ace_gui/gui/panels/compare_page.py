@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,7 @@ from ace_gui.gui.widgets.layout import (
     pane,
     scroll_area,
 )
+from ace_gui.gui.widgets.lazy import IdleQueue
 
 METHODS, TWO_MERGES, TWO_MODELS = range(3)
 LOOKS: Final = (
@@ -49,7 +51,10 @@ LOOKS: Final = (
 
 
 class ComparePage(QWidget):
-    """``methods`` merges with several methods."""
+    """Three parts, of which one is shown. Each is made when it is first shown or asked for.
+
+    A part that is shown for the first time comes in later turns of the event loop.
+    """
 
     def __init__(
         self,
@@ -61,30 +66,65 @@ class ComparePage(QWidget):
     ) -> None:
         super().__init__()
         self._session = session
-        self.models = TwoModelsPanel(session, two_models, contents)
-        self.methods = CompareMethodsPanel(session, comparison, times)
-        self.methods.pair_wanted.connect(self.compare)
+        self._makers: dict[int, Callable[[], QWidget]] = {
+            METHODS: lambda: CompareMethodsPanel(session, comparison, times),
+            TWO_MERGES: lambda: ComparePanel(session),
+            TWO_MODELS: lambda: TwoModelsPanel(session, two_models, contents),
+        }
+        self._parts: dict[int, QWidget] = {}
+        self._turns = IdleQueue(self)
         self.looks = Segments("What to compare")
         for title, tip in LOOKS:
             self.looks.add(title, tip)
         self.looks.chosen.connect(self.show_look)
         self._pages = QStackedWidget()
-        self._pages.addWidget(self.methods)
-        self._pages.addWidget(self.models)
+        self._pages.addWidget(QWidget())  # shown until the first part is made
         head = across(self.looks, None, margins=(8, 4, 8, 0))
         self.setLayout(down(card(pane(down(head, (self._pages, 1))))))
+        self.show_look(METHODS)
 
-    @cached_property
-    def panel(self) -> ComparePanel:
-        """The comparison of two merges, created on first use."""
-        made = ComparePanel(self._session)
-        self._pages.addWidget(made)
-        return made
+    @property
+    def methods(self) -> CompareMethodsPanel:
+        """The part that merges with several methods."""
+        part = self._part(METHODS)
+        assert isinstance(part, CompareMethodsPanel)
+        return part
+
+    @property
+    def merges(self) -> ComparePanel:
+        """The part that compares two finished merges."""
+        part = self._part(TWO_MERGES)
+        assert isinstance(part, ComparePanel)
+        return part
+
+    @property
+    def models(self) -> TwoModelsPanel:
+        """The part that compares any two models."""
+        part = self._part(TWO_MODELS)
+        assert isinstance(part, TwoModelsPanel)
+        return part
 
     def show_look(self, index: int) -> None:
         self.looks.choose(index)
-        page = {METHODS: self.methods, TWO_MODELS: self.models}.get(index) or self.panel
-        self._pages.setCurrentWidget(page)
+        self._turns.run(self._show(index))
+
+    def _show(self, index: int) -> Generator[None, None, None]:
+        """Make a part and show it, each in a turn of the event loop."""
+        if index not in self._parts:
+            yield
+            self._part(index)
+            yield
+        self._pages.setCurrentWidget(self._parts[index])
+
+    def _part(self, index: int) -> QWidget:
+        """A part, made if necessary."""
+        if index not in self._parts:
+            part = self._makers[index]()
+            if isinstance(part, CompareMethodsPanel):
+                part.pair_wanted.connect(self.compare)
+            self._parts[index] = part
+            self._pages.addWidget(part)
+        return self._parts[index]
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
         self._session.results.comparison.compare(first, second)

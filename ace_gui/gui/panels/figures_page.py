@@ -32,14 +32,20 @@ from ace_gui.gui.widgets.controls import push_button, read_only
 from ace_gui.gui.widgets.file_dialogs import PICTURES, ask_target
 from ace_gui.gui.widgets.form import OptionForm
 from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.layout import GAP, across, card, down, pane, scroll_area, split
+from ace_gui.gui.widgets.layout import (
+    GAP,
+    TWO_COLUMNS,
+    across,
+    card,
+    down,
+    pane,
+    scroll_area,
+    split,
+)
 from ace_gui.gui.widgets.lazy import Following
 
 DELAY: Final = 250
 """ms from a change to a new drawing."""
-
-_BESIDE: Final = 36
-"""In text lines: below this width the figure is below the form."""
 
 MM_PER_INCH: Final = 25.4
 _NONE: Final = "none"
@@ -225,7 +231,7 @@ class FiguresPage(Following):
         scroll = scroll_area("What the figure shows", pane(choices))
         right = down(self.problem, (self.paper, 1), self.size_text, margins=MARGINS)
         parts = card(scroll), pane(right)
-        self.setLayout(down(split(*parts, sizes=(380, 640), gap=GAP, lines=_BESIDE)))
+        self.setLayout(down(split(*parts, sizes=(380, 640), gap=GAP, lines=TWO_COLUMNS)))
         self.size_text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
 
     # What is shown

@@ -398,7 +398,9 @@ def layer_menu(
             change = Override(
                 merge_method=method.name, disposition="merge", parameters=dict(parameters)
             )
-            offer(group, method.title, change).setToolTip(tooltip(method.summary))
+            offer(group, method.label(parameters.get("variant")), change).setToolTip(
+                tooltip(method.summary)
+            )
     offer(menu, "&Average", Override(disposition="average"))
     offer(menu, "&Keep from the base", Override(disposition="base"))
     override = rule_for(layers, tensors, Override())

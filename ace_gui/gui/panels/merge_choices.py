@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtGui import QFocusEvent, QFontMetrics, QKeyEvent
 from PySide6.QtWidgets import QButtonGroup, QLabel, QLineEdit, QVBoxLayout, QWidget
 
 from ace_gui.engine.contract.events import MethodInfo
@@ -25,6 +25,7 @@ from ace_gui.gui.widgets.layout import (
     WrappedColumn,
     across,
     down,
+    on_font_change,
     on_visibility_change,
     scroll_area,
 )
@@ -34,6 +35,9 @@ from ace_gui.recipe.values import ParameterValue
 
 _Key = tuple[str, str | None]
 """A method and its variant; None for the default or only variant."""
+
+_LIST: Final = 7
+"""In text lines: the minimum height of the list."""
 
 _CURRENT: Final = "The current merge is always among the results."
 _FINISHED: Final = "A finished merge: it is only measured."
@@ -102,9 +106,13 @@ class MergeChoices(QWidget):
         session.engine_changed.connect(self._begin_anew)
         for runs_changed in (session.results.runs.changed, session.results.changed):
             runs_changed.connect(self._refill)
+        on_font_change(self, self._measure)
         times.watch(self._timed_inputs)
         times.changed.connect(self._show_times)
         on_visibility_change(self, times.set_visible)
+
+    def _measure(self, metrics: QFontMetrics) -> None:
+        self.methods.setMinimumHeight(_LIST * metrics.height())
 
     @property
     def count(self) -> int:
@@ -346,12 +354,11 @@ class MergeChoices(QWidget):
     def _fill_parameters(self) -> None:
         """Offer the numeric parameters of the window's method, to vary one of them."""
         draft = self._session.draft
-        method = self._session.draft.method
         self._numbers = {
             field.name: field for field in draft.fields if field.kind in ("float", "int")
         }
-        title = method.title if method is not None else "the method"
-        tip = f"Values of one parameter of {title}, separated by commas, instead of other methods"
+        of = f"Values of one parameter of {draft.label}"
+        tip = f"{of}, separated by commas, instead of other methods"
         labels = {name: (number.label, tip) for name, number in self._numbers.items()}
         self.parameter.offer({None: ("no parameter", tip), **labels})
         self.values.setToolTip(tip)
@@ -387,13 +394,13 @@ class MergeChoices(QWidget):
 
 
 def _entries(method: MethodInfo) -> Iterator[tuple[_Key, str]]:
-    """Each variant of a method, with its title. The recommended merge has one of its own."""
+    """Each variant of a method, with its label. The recommended merge has one of its own."""
     if method.name == recommended.NAME or not method.variants:
-        yield (method.name, None), method.title
+        yield (method.name, None), method.label()
         return
     for variant in method.variants:
         is_default = variant == method.variants[0]
-        yield (method.name, None if is_default else variant), f"{method.title}, {variant}"
+        yield (method.name, None if is_default else variant), method.label(variant)
 
 
 def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:

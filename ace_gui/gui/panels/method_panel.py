@@ -223,7 +223,7 @@ class MethodPanel(QWidget):
             part.setVisible(engine is not None)
         method = draft.shown_method
         if method is not None:
-            self._title.setText(method.title)
+            self._title.setText(draft.label)
             self._title.setToolTip(tooltip(method.summary))
         plan = draft.plan
         inputs = draft.inputs

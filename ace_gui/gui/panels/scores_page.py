@@ -35,6 +35,7 @@ from ace_gui.gui.widgets.controls import push_button
 from ace_gui.gui.widgets.labels import EmptyState, plain_label, secondary_label
 from ace_gui.gui.widgets.layout import (
     GAP,
+    TWO_COLUMNS,
     TitleLine,
     card,
     down,
@@ -47,7 +48,6 @@ from ace_gui.gui.widgets.layout import (
 from ace_gui.gui.widgets.lazy import LazyTabs
 from ace_gui.recipe.task_kinds import Metric
 
-_BESIDE: Final = 36  # in text lines: below this width, cards and controls are below each other
 _HEIGHTS: Final = (10, 8)  # in text lines: minimum heights of the bars and of the figures
 _HIGH: Final = 36  # in text lines: below this height the row of examples is hidden
 REFRESH: Final = 100  # ms between repaints while scores arrive
@@ -119,13 +119,13 @@ class ScoresTab(JobPage):
         add_data = push_button("Add data…", lambda: pages.show_tab(TasksTab).ask(), kind="tinted")
         self.no_tasks = EmptyState(NO_TASKS, add_data)
         self.no_scores = EmptyState(NO_SCORES, EvaluateButton(session, scoring))
-        controls = TitleLine(self.title, self.merge, self.evaluate, lines=_BESIDE)
+        controls = TitleLine(self.title, self.merge, self.evaluate, lines=TWO_COLUMNS)
         parts = (controls, self.note, self.line)
         head = card(pane(down(*parts, margins=(8, 6, 8, 6), gap=6)))
         figures = scroll_area("Figures of the merge", pane(down(self.figures, self.routes, None)))
         cards = card(PlotWithTable(self.bars)), card(figures)
         on_font_change(self, lambda metrics: self._measure(cards, metrics))
-        below = split(*cards, sizes=(520, 560), gap=GAP, lines=_BESIDE)
+        below = split(*cards, sizes=(520, 560), gap=GAP, lines=TWO_COLUMNS)
         below.setStretchFactor(0, 1)
         self._strip = card(self.examples)
         page = scroll_area("Scores", _ScrolledPage(head, below, self._strip), tabs=False)

@@ -11,11 +11,18 @@ from PySide6.QtGui import QImage, QImageReader, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit, QPlainTextEdit, QWidget
 
 from ace_gui.engine.contract.jobs import TryJob
+from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scored import BASE, ShownExample
 from ace_gui.gui.control.operations import ModelAnswer
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.models.list_models import expert_colour
-from ace_gui.gui.panels.answer_cards import AnswerCard, AskedModel, ModelChoices
+from ace_gui.gui.panels.answer_cards import (
+    NOT_ASKED,
+    AnswerCard,
+    AskedModel,
+    ModelChoices,
+    experts_at_first,
+)
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     ExamplePicture,
@@ -44,6 +51,8 @@ LENGTH: Final = 120  # tokens
 _TEXT: Final = "Type a text"
 _QUESTION: Final = "Type a question: every ticked model answers it, beside the others"
 _LOCAL: Final = "Nothing leaves this computer. Ctrl+Return sends."
+_TURN: Final = "Waits for its turn: one model answers after another."
+_UNTIL_ALL: Final = "Is shown when all have answered."
 _BLIND: Final = (
     "Hides the names and mixes the order until you choose the best answer; the choices are counted."
 )
@@ -99,6 +108,7 @@ class TryPage(JobPage):
         self.setAcceptDrops(True)
         self.task = Choice("Task", {"": ("–", "")})
         self.models = ModelChoices()
+        self.why_not_all = muted_label()
         self.text = named(QuestionField(_TEXT), "Text to try")
         pair = QLineEdit(placeholderText="Second text")
         self.pair = named(pair, "Second text, if the task has two")
@@ -133,7 +143,7 @@ class TryPage(JobPage):
         self._as = muted_label("As")
         choices = across(muted_label("Same question to"), (self.models, 1), gap=12)
         settings = across(self._as, self.task, None, *self._settings)
-        top = pane(down(choices, settings, margins=MARGINS))
+        top = pane(down(choices, self.why_not_all, settings, margins=MARGINS))
         self._row = across(gap=GAP)
         answers = pane(self._row)
         pictures = down(self.hint, across(self.choose, None), None)
@@ -259,11 +269,12 @@ class TryPage(JobPage):
         self._show_models()
 
     def _job(self, task: Task) -> TryJob:
-        """What is asked of whom."""
+        """What is asked of whom; the window's merge first."""
         keys = {model.key for model in self._asked}
+        stores = sorted(self._merges, key=lambda store: store != self._current)
         return TryJob(
             recipe=self.session.draft.inputs.recipe(),
-            stores=tuple(Path(key) for key in self._merges if key in keys),
+            stores=tuple(Path(key) for key in stores if key in keys),
             device=self.session.device,
             task=task,
             row=self._input.row,
@@ -290,6 +301,14 @@ class TryPage(JobPage):
     # The models
 
     @property
+    def _current(self) -> str:
+        """The key of the window's merge; empty without one."""
+        run = self.session.results.merge
+        if run is not None and run.finished is not None:
+            return str(run.store)
+        return ""
+
+    @property
     def _merges(self) -> dict[str, str]:
         """The titles of the finished merges by their keys, the newest first."""
         merges = merges_of(self.session)
@@ -307,6 +326,14 @@ class TryPage(JobPage):
     def _writes(self) -> bool:
         """Whether models write text, so that every expert can answer."""
         return self.kind is not None and self.kind.traits.writes
+
+    def _free_memory(self, plan: Plan) -> int:
+        """Bytes for models where they are run."""
+        session = self.session
+        for device in () if session.engine is None else session.engine.devices:
+            if device.name == session.device and device.memory_bytes:
+                return device.memory_bytes
+        return plan.free_memory
 
     @property
     def _offered(self) -> list[AskedModel]:
@@ -330,13 +357,18 @@ class TryPage(JobPage):
         return sorted(chosen, key=lambda model: places.get(model.key, len(places)))
 
     def _offer_models(self) -> None:
-        run = self.session.results.merge
-        if run is not None and run.finished is not None:
-            current = str(run.store)
-        else:
-            current = ""
-        defaults = {BASE: True, self._owner: True, current: True}
+        defaults = {BASE: True, self._owner: True, self._current: True}
+        why_not_all = ""
+        plan = self.session.draft.plan
+        if self._writes and plan is not None:
+            others = 1 + bool(self._current)
+            count, why_not_all = experts_at_first(plan, others, self._free_memory(plan))
+            names = [name for name in self.session.draft.inputs.names if name != self._owner]
+            for name in names[: count - 1 if self._owner else count]:
+                defaults[name] = True
         self.models.offer(self._offered, defaults)
+        self.why_not_all.setText(why_not_all)
+        self.why_not_all.setVisible(bool(why_not_all))
 
     def _show_models(self) -> None:
         """Show a card for each model that is asked."""
@@ -401,6 +433,9 @@ class TryPage(JobPage):
         running = trying.is_running
         job: TryJob | None = trying.job
         hidden = self._is_hidden
+        waiting = NOT_ASKED
+        if running:
+            waiting = _UNTIL_ALL if hidden else _TURN
         for index, answer_card in enumerate(self.cards):
             answer: ModelAnswer | None = trying.by_model.get(answer_card.model.key)
             if hidden and running:
@@ -409,7 +444,7 @@ class TryPage(JobPage):
                 question = job.text
             else:
                 question = ""
-            answer_card.show_answer(answer, question, answer_card.model.colour)
+            answer_card.show_answer(answer, question, answer_card.model.colour, waiting)
             answer_card.name_it(f"Answer {chr(ord('A') + index)}" if hidden else "")
             is_answered = answer is not None and answer.is_done and not answer.error
             answer_card.offer_choice(hidden and is_answered and len(self.cards) > 1)

@@ -45,6 +45,7 @@ from ace_gui.gui.widgets.form import Form, ScientificSpinBox
 from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout import (
     GAP,
+    TWO_COLUMNS,
     WrappedColumn,
     across,
     card,
@@ -63,7 +64,6 @@ _WHAT = (
     "scores are of the other half, which the search does not use."
 )
 _PLOT = 9  # in text lines: minimum height of the curve
-_BESIDE = 36  # in text lines: below this width the results are below the form
 
 
 class TuneTab(JobPage):
@@ -113,7 +113,7 @@ class TuneTab(JobPage):
         scroll = scroll_area("Parameters to tune", pane(column))
         results = scroll_area("Results", right, tabs=False)
         parts = card(scroll), results
-        self.set_pages(split(*parts, sizes=(380, 640), gap=GAP, lines=_BESIDE))
+        self.set_pages(split(*parts, sizes=(380, 640), gap=GAP, lines=TWO_COLUMNS))
 
     def _start(self) -> None:
         merges = self.merges.value() or None

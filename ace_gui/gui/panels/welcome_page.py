@@ -396,11 +396,8 @@ _SAMPLE: Final = (
 )
 _IMAGES: Final = 2000
 _SURE: Final = 1.96  # standard errors to each side of an interval of 95 %
-_METHODS: Final = {
-    "Weight averaging": "linear",
-    "ACE, published": "ace",
-    recommended.TITLE: recommended.NAME,
-}
+_METHODS: Final = ("linear", "ace", recommended.NAME)
+"""The merges whose figures are shown, by their names on the shelf."""
 
 
 class SampleCard(QWidget):
@@ -478,7 +475,7 @@ class SamplePictures(QWidget):
 def sample_bars() -> list[Bar]:
     """The mean accuracies on the sample, with intervals of 95 %."""
     figures = sample_figures()
-    means = {title: figures.methods[name] for title, name in _METHODS.items()}
+    means = {recommended.SHELF_TITLES[name]: figures.methods[name] for name in _METHODS}
     bars = {"base": figures.base, **means, "experts": figures.experts}
     return [
         Bar(

@@ -307,8 +307,8 @@ class SpectrumPlot(SpecPlot):
         cut = 0 if share else sum(counts)
         remark = counted(
             cut,
-            "%n value under {floor}·σ₁ cut off",
-            "%n values under {floor}·σ₁ cut off",
+            "%n value not drawn: zero but for rounding (below {floor} of the largest)",
+            "%n values not drawn: zero but for rounding (below {floor} of the largest)",
             floor=power_of_ten(_FLOOR_EXPONENT),
         )
         marks = [PlotMark(value=mark) for mark in MARKS[:-1]]

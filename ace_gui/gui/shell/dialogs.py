@@ -70,9 +70,8 @@ class Dialogs:
                 return None
             return window.merge_times.estimate(draft.inputs.with_method(name), report)
 
-        methods = (*draft.recommended, *draft.methods)
         experts = len(inputs.experts)
-        dialog = ChooseMethodDialog(methods, method, experts, window, costs, estimate)
+        dialog = ChooseMethodDialog(draft.choices, method, experts, window, costs, estimate)
         dialog.compare_wanted.connect(lambda names: window.workspace.compare_methods(names))
         dialog.chosen.connect(lambda name: window.conductor.change(draft.inputs.with_method(name)))
         show_once(dialog)

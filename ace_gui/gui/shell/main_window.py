@@ -26,9 +26,10 @@ from ace_gui.gui.shell.actions import SAFETY, Actions, Menus
 from ace_gui.gui.shell.base_window import Window
 from ace_gui.gui.shell.dialogs import Dialogs
 from ace_gui.gui.shell.help_desk import HelpDesk
-from ace_gui.gui.shell.messages import LongWork, MergeNews, Questions, Toast
+from ace_gui.gui.shell.messages import LongWork, MergeNews, Questions
 from ace_gui.gui.shell.open_project import Project
 from ace_gui.gui.shell.projects import Opener, RecentProjects, local_paths
+from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_frame import Footer, PrimaryArea, WindowHeader
 from ace_gui.gui.state.activity import ActivityState, Level
 from ace_gui.gui.state.settings import Settings

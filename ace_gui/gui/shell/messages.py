@@ -9,22 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from PySide6.QtCore import (
-    QEasingCurve,
-    QEvent,
-    QObject,
-    QPoint,
-    QPropertyAnimation,
-    QRect,
-    QSize,
-    QTimer,
-    Signal,
-)
-from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
+from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
 from ace_gui.engine.contract.plan import DISK, Check, CheckVerdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
-from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.shell.base_window import Window
 from ace_gui.gui.shell.window_frame import Space
 from ace_gui.gui.state.activity import ActivityState, Level, MergeRun
@@ -32,102 +21,6 @@ from ace_gui.gui.state.session import count_of
 from ace_gui.gui.text import error_details
 from ace_gui.gui.theme import icon
 from ace_gui.recipe.values import NonFinite
-
-WIDTH: Final = 272  # px, scaled with the font size
-STAYS: Final = 6_000  # ms; errors, warnings and questions stay until they are dismissed
-_SLIDE: Final = 160  # ms
-_MARGIN: Final = 8  # px
-
-
-class Toast(QObject):
-    """Places a notice over ``ground``, slides it in, and hides simple messages after a while.
-
-    The timer stops while the pointer is over the notice. ``subject``: returns the widget that
-    questions are about, which they do not cover.
-    """
-
-    def __init__(
-        self, notice: Notice, ground: QWidget, subject: Callable[[], QWidget | None]
-    ) -> None:
-        super().__init__(ground)
-        self._notice = notice
-        self._ground = ground
-        self._subject = subject
-        self._clock = QTimer(self, singleShot=True, interval=STAYS)
-        self._clock.timeout.connect(notice.hide)
-        self._slide = QPropertyAnimation(notice, b"pos", self)
-        self._slide.setEasingCurve(QEasingCurve.Type.OutCubic)
-        notice.shown.connect(self._show)
-        notice.details_button.toggled.connect(lambda _: self._place())
-        for watched in (ground, notice):
-            watched.installEventFilter(self)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        kind = event.type()
-        if watched is self._ground and kind == QEvent.Type.Resize:
-            self._place()
-        elif watched is self._notice:
-            if kind in (QEvent.Type.Enter, QEvent.Type.Hide):
-                self._clock.stop()
-            elif kind == QEvent.Type.Leave:
-                self._wind_up()
-            elif kind == QEvent.Type.LayoutRequest:
-                self._place()
-        return False
-
-    def _show(self) -> None:
-        self._wind_up()
-        self._place()
-        self._notice.raise_()
-        end = self._notice.pos()
-        self._slide.stop()
-        self._slide.setDuration(_SLIDE)
-        self._slide.setStartValue(end + QPoint(0, 24))
-        self._slide.setEndValue(end)
-        self._slide.start()
-
-    def _wind_up(self) -> None:
-        if self._notice.passes and self._notice.isVisible():
-            self._clock.start()
-        else:
-            self._clock.stop()
-
-    def _place(self) -> None:
-        notice = self._notice
-        ground = self._ground
-        width_of_letter = notice.fontMetrics().averageCharWidth()
-        width = min(max(WIDTH, 36 * width_of_letter), ground.width() - 2 * _MARGIN)
-        height = max(notice.heightForWidth(width), notice.minimumSizeHint().height())
-        height = min(height, ground.height() - 2 * _MARGIN)
-        self._slide.stop()
-        low = ground.height() - height - _MARGIN
-        right = ground.width() - width - _MARGIN
-        subject = self._subject()
-        if subject is not None and subject.isVisible() and subject.window() is ground.window():
-            left_of_subject = subject.mapTo(ground, QPoint()).x() - width - _MARGIN
-            if left_of_subject > ground.width() // 3:
-                right = left_of_subject
-        corners = QPoint(_MARGIN, low), QPoint(right, _MARGIN), QPoint(_MARGIN, _MARGIN)
-        if not notice.passes:  # an answer is shown where its question was
-            corners = corners[1:] + corners[:1]
-        edited = self._edited()
-        areas = [QRect(corner, QSize(width, height)) for corner in corners]
-        free = [area for area in areas if not area.intersects(edited)]
-        notice.setGeometry((free or areas)[0])
-
-    def _edited(self) -> QRect:
-        """The rectangle of the focused widget in the window, empty without one."""
-        focused = QApplication.focusWidget()
-        ground = self._ground
-        if (
-            focused is None
-            or not ground.isAncestorOf(focused)
-            or focused.window() != ground.window()
-        ):
-            return QRect()
-        if self._notice.isAncestorOf(focused):
-            return QRect()
-        return QRect(focused.mapTo(ground, QPoint()), focused.size())
 
 
 class Questions:
@@ -233,6 +126,7 @@ class MergeNews:
 
 
 LONG: Final = 10.0  # seconds
+SHARE_STEP: Final = 5  # percent
 _SHOWN: Final = 10_000  # ms that the desktop notification stays at most
 _ENDED: Final = {
     ActivityState.MERGING: "The merge has ended.",
@@ -245,8 +139,9 @@ _ENDED: Final = {
 
 
 class LongWork(QObject):
-    """Follows running work. ``counted``: ``share`` has changed by a whole percent. Without work the
-    share is None.
+    """Follows running work. ``counted``: ``share`` is another one. Without work it is None.
+
+    It has steps of ``SHARE_STEP`` percent: window managers and screen readers take note of each.
 
     ``notified`` carries the text of the desktop notification.
     """
@@ -286,7 +181,7 @@ class LongWork(QObject):
         progress = activity.counted(activity.foremost)
         has_ended = progress is not None and progress.state in _ENDED
         if has_ended and progress:
-            share = int(100 * progress.done / progress.total)
+            share = 100 * progress.done // progress.total // SHARE_STEP * SHARE_STEP
         else:
             share = None
         if share != self.share:

@@ -291,6 +291,23 @@ class Draft(QObject):
         return next(iter(self.recommended if self.inputs.is_recommended else ()), self.method)
 
     @property
+    def label(self) -> str:
+        """What the merge of the inputs is called."""
+        method = self.shown_method
+        if method is None:
+            return self.inputs.method
+        return method.label(self.parameter("variant"))
+
+    @property
+    def choices(self) -> tuple[MethodInfo, ...]:
+        """What can be chosen. Each title is the label of the variant that it would have."""
+        titled = []
+        for method in self.methods:
+            variant = self.inputs.with_method(method.name).touched.get("variant")
+            titled.append(replace(method, title=method.label(variant)))
+        return (*self.recommended, *titled)
+
+    @property
     def recommended(self) -> tuple[MethodInfo, ...]:
         """The recommended merge as an entry among the methods; empty until these are known."""
         matches = (method for method in self.methods if method.name == recommended.METHOD)

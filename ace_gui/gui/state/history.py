@@ -74,7 +74,8 @@ class UndoHistory(QObject):
             self._without_asking(lambda: self.stack.setIndex(self._came_from))
 
     def _push(self, inputs: Inputs) -> None:
-        titles = {method.name: method.title for method in self._draft.methods}
+        variant = inputs.touched.get("variant")
+        titles = {method.name: method.label(variant) for method in self._draft.methods}
         labels = {field.name: field.label for field in self._draft.fields}
         text = change_text(self._at, inputs, titles, labels)
         step = UndoStep(self, self._at, inputs, text, self._clock())

@@ -62,14 +62,13 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     recipe = run.recipe
     method = _method(recipe, methods)
     labels = _labels(method)
-    parts = [method.title if method is not None else recipe.merge_method]
+    variant = _values(run).get("variant")
     if is_recommended(recipe):
         parts = [TITLE]
     else:
-        for name, value in _with_variant(run).items():
-            if name == "variant":
-                parts[0] += f", {value_text(value)}"
-            else:
+        parts = [recipe.merge_method if method is None else method.label(variant)]
+        for name, value in recipe.parameters.items():
+            if name != "variant":
                 parts.append(f"{labels.get(name, name)} {value_text(value)}")
     if recipe.overrides:
         count = len(recipe.overrides)
@@ -77,14 +76,6 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     if recipe.scope != "default":
         parts.append(recipe.scope)
     return parts
-
-
-def _with_variant(run: MergeRun) -> Mapping[str, ParameterValue]:
-    """The parameters of a run's recipe, after the variant by which it was merged."""
-    variant = _values(run).get("variant")
-    if variant is None:
-        return run.recipe.parameters
-    return {"variant": variant, **run.recipe.parameters}
 
 
 def _method(recipe: Recipe, methods: Sequence[MethodInfo]) -> MethodInfo | None:

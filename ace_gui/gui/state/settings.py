@@ -70,7 +70,7 @@ class RecentProject:
         return cls(
             path=path,
             architecture=plan.base.architecture if plan is not None else "",
-            method=draft.shown_method.title if draft.shown_method else draft.inputs.method,
+            method=draft.label,
             colours=tuple(expert.colour for expert in draft.planned.experts),
             bytes=sum(model.bytes for model in models),
             is_merged=finished is not None,

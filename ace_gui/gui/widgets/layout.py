@@ -385,6 +385,9 @@ def split(*parts: QWidget, sizes: Sequence[int], gap: int, lines: int = 0) -> QS
 GAP: Final = 8
 """Pixels between two cards."""
 
+TWO_COLUMNS: Final = 36
+"""In text lines: the least width of a page whose two columns are beside each other."""
+
 
 def card(content: QWidget) -> QFrame:
     """A card that contains a widget."""

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig
 
-from ace_gui.engine.cluster import trials
+from ace_gui.cli import estimating
+from ace_gui.cli.commands import Estimate
+from ace_gui.engine.cluster import merge_time, trials
 from ace_gui.engine.cluster.estimates import (
     UNIT_SECONDS,
     UNWRITTEN_SHARE,
@@ -25,12 +27,17 @@ from ace_gui.engine.cluster.estimates import (
     planned_units,
     schedule,
 )
-from ace_gui.engine.cluster.trials import measured_speed
+from ace_gui.engine.cluster.trials import measured_speed, measuring_speed
+from ace_gui.engine.contract.events import MergeEstimated
+from ace_gui.engine.contract.jobs import EstimateJob
 from ace_gui.engine.contract.plan import bytes_in_output
+from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.merging.units import merge_unit
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.row_work import ASSUMED_BYTES, ASSUMED_FLOPS, assumed_seconds
+from ace_gui.engine.runner import Runner
 from ace_gui.machine import total_memory
+from ace_gui.steps import Steps
 from tests.helpers.command import ace_gui
 from tests.helpers.models import Family
 from tests.helpers.ray_stand_in import RayStandIn
@@ -210,6 +217,48 @@ def test_no_time_no_trial(gpt2: Family, monkeypatch):
     assert not speed.seconds_by_kind
     assert (speed.flops, speed.read) == (ASSUMED_FLOPS, ASSUMED_BYTES)
     assert all(unit.seconds > 0 for unit in planned_units(prepared, speed))
+
+
+@pytest.mark.parametrize("method", ["ace", "ties", "tsv_m"])
+def test_the_window_estimates_as_the_dry_run_does(gpt2: Family, tmp_path, monkeypatch, method: str):
+    """By the same trials: of one speed, both say the same, and both have methods with surveys."""
+    speed = measured_speed(prepare(recipe_of(gpt2, merge_method=method)))
+
+    def measuring(*_: object, **__: object) -> Steps[Speed]:
+        yield
+        return speed
+
+    monkeypatch.setattr(merge_time, "measuring_speed", measuring)
+    recipe = recipe_of(gpt2, merge_method=method)
+    job = EstimateJob(recipe=recipe, device="cpu")
+    runner = Runner()
+    events = [event for event in steps_of(job, runner) if isinstance(event, MergeEstimated)]
+    (seconds,) = [event.seconds for event in events]
+    monkeypatch.setattr(estimating, "measured_speed", lambda *_: speed)
+    record = tmp_path / "plan.json"
+    command = Estimate(recipe=file_of(tmp_path, gpt2, merge_method=method), json=record)
+    estimating.estimate_recipe(command)
+    printed = json.loads(record.read_text())
+    start = printed["speed"]["start"]
+    assert seconds == pytest.approx(printed["schedules"][0]["seconds"] - start)
+    monkeypatch.delattr(merge_time, "measuring_speed")
+    again = [event for event in steps_of(job, Runner()) if isinstance(event, MergeEstimated)]
+    assert again == events, "remembered"
+
+
+@pytest.mark.parametrize("method", ["regmean", "adamerging"])
+def test_no_time_is_invented_where_nothing_can_be_tried(gpt2: Family, method: str):
+    job = EstimateJob(recipe=recipe_of(gpt2, merge_method=method), device="cpu")
+    assert not [event for event in steps_of(job, Runner()) if event is not None]
+
+
+def test_an_estimate_that_nobody_waits_for_leaves_nothing(gpt2: Family, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    steps = measuring_speed(prepare(recipe_of(gpt2)))
+    next(steps)
+    assert list(tmp_path.iterdir())
+    steps.close()
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_time_of_a_command_has_its_start_and_its_end(gpt2: Family, tmp_path):

@@ -150,6 +150,5 @@ def test_the_report_has_the_scores_of_a_merge_with_its_modules(gpt2: Path, tmp_p
     (folder / "modules.safetensors").unlink()
     bare = ace_gui.evaluate(gpt2, [folder], device="cpu").scores
     plain = [score for score in bare if score.model == str(folder)]
-    assert [score.score for score in plain] != [
-        score.score for score in merged_scores
-    ]  # they do count
+    # They do count.
+    assert [score.score for score in plain] != [score.score for score in merged_scores]

@@ -160,6 +160,9 @@ def test_where_it_is_costly_it_says_how_to_ask(
     assert result is not None
     assert reason in result.sentence
     assert "--check" in result.sentence
+    assert "--" not in result.sentence_in_window
+    assert "`" not in result.sentence_in_window
+    assert "“always” for Check" in result.sentence_in_window
     assert result.warnings == ()
     if "QUICK" in limits:
         sanity = finished(recipe_from(keys(models, check=True)), tmp_path / "on")

@@ -97,7 +97,7 @@ def test_an_example_has_the_shares_that_the_models_give(tmp_path):
     list(steps_of(MergeJob(recipe=recipe, store=store), runner))
     row = "row 1"
     events = list(steps_of(TryJob(recipe=recipe, task=task, row=row, stores=(store,)), runner))
-    names = ["base", "digits", str(store)]
+    names = [str(store), "base", "digits"]  # the merge is what one wants to see
     assert [event.model for event in events if isinstance(event, TriedBegun)] == names
     by_model = {event.model: event for event in events if isinstance(event, Tried)}
     assert [event.error for event in by_model.values()] == ["", "", ""]

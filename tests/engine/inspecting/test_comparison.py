@@ -156,8 +156,8 @@ def test_the_recommended_merge_is_named_and_others_have_their_defaults(
 
 def test_titles_tell_values_apart(recipe: Recipe):
     first, second = by_value(recipe, "tau", [0.1, 0.3])
-    assert title_of(first) == "ACE-Merging, τ 0.1"
-    assert title_of(second) == "ACE-Merging"
+    assert title_of(first) == "ACE, published, τ 0.1"
+    assert title_of(second) == "ACE, published"
 
 
 def test_what_the_command_line_says(recipe: Recipe):

@@ -358,7 +358,7 @@ def test_the_command_writes_it(roberta: Family, tmp_path, terminal: CliRunner):
     result = terminal.invoke(app, ["report", str(recipe), "--out", str(out), "--device", "cpu"])
     assert result.exit_code == 0, result.output
     assert "report.html" in result.stdout
-    assert "ACE-Merging of 3 experts on base" in Page(out.read_text(encoding="utf-8")).text
+    assert "ACE, published: 3 experts on base" in Page(out.read_text(encoding="utf-8")).text
     missing = terminal.invoke(app, ["report", str(tmp_path / "no.yaml"), "--out", str(out)])
     assert missing.exit_code == 1
     assert missing.stderr.startswith("Error: ")

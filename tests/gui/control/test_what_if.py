@@ -208,6 +208,18 @@ def test_the_panel_shows_old_beside_new(panel, what_if, session, worker, qtbot):
     assert panel.form.fields["k_frac"].control.value() == 0.3
 
 
+def test_while_the_first_trial_is_computed_it_is_said(panel, what_if, session, worker, qtbot):
+    what_if.try_parameter("epsilon", 1e-9)
+    spectrum_jobs(worker, qtbot, 1)
+    assert "being computed" in (panel.plot.message() or "")
+    panel.resize(500, 280)
+    assert "being computed" in panel.note.text(), "where there is no room for the plot"
+    session.results.findings.record(session.draft.recipe_key(), answer(1.0))
+    worker.say(answer(5.0), JobDone())
+    assert panel.plot.message() is None
+    assert not panel.note.text()
+
+
 def test_what_cannot_be_computed_says_why(panel, what_if, worker, qtbot):
     what_if.try_parameter("epsilon", 1e-9)
     spectrum_jobs(worker, qtbot, 1)

@@ -1,6 +1,7 @@
 """Choosing the merge method: the families, finding, what is said of each, taking one."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QModelIndex, QPoint, Qt
@@ -8,12 +9,12 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QWidget
 
 from ace_gui.engine.capabilities import method_info
-from ace_gui.engine.contract.events import MatrixTimed
-from ace_gui.engine.contract.findings import LayerReport
-from ace_gui.engine.contract.jobs import CompareJob, SampleMergesJob
+from ace_gui.engine.contract.events import MergeEstimated
+from ace_gui.engine.contract.jobs import CompareJob, EstimateJob
 from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.method_dialogs import FIRST, SHELF, ChooseMethodDialog
 from ace_gui.gui.shell.window_frame import Space
+from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.theme import current_theme
 from ace_gui.methods import METHODS, families
 from ace_gui.recipe.recommended import NAME, TITLE
@@ -198,6 +199,23 @@ def test_the_recommended_merge_is_the_first_and_the_published_variant_one_click_
         assert draft.inputs.is_recommended == recommended
 
 
+def test_the_list_and_the_panel_call_a_variant_the_same(opened):
+    opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
+    conductor = opened.conductor
+    conductor.change(opened.session.draft.inputs.with_method("ace"))
+    for variant, label in ((None, "ACE, published"), ("automatic", "ACE, automatic")):
+        conductor.set_parameter("variant", variant)
+        opened.actions_.choose_method.trigger()
+        dialog = opened.findChildren(ChooseMethodDialog)[-1]
+        titles = [title for family in listed(dialog).values() for title in family]
+        assert titles[:2] == [TITLE, label]
+        assert dialog.method.name == "ace"
+        assert dialog.use.text() == f"&Use {label}"
+        assert opened.workspace.method._title.text() == label
+        assert RecentProject.of(opened.session, Path("a.yaml")).method == label
+        dialog.reject()
+
+
 def test_the_recommended_merge_is_described_by_its_own_values(opened):
     draft = opened.session.draft
     draft.set_methods((method_info("ace"),))
@@ -247,29 +265,25 @@ def test_what_an_earlier_merge_took_is_the_estimate_for_the_next(loaded, worker)
     assert "1:23" in dialog.cost.text()
 
 
-def test_the_time_of_a_method_that_was_not_merged_is_estimated_from_some_matrices(
-    loaded, worker, qtbot
-):
+def test_the_time_of_a_method_that_was_not_merged_is_estimated_by_trials(loaded, worker, qtbot):
     loaded.actions_.choose_method.trigger()
     (dialog,) = loaded.findChildren(ChooseMethodDialog)
 
-    def sampled_methods() -> list[str]:
-        return [job.recipe.merge_method for job in worker.jobs_of(SampleMergesJob)]
+    def estimated_methods() -> list[str]:
+        return [job.recipe.merge_method for job in worker.jobs_of(EstimateJob)]
 
     dialog.select("linear")
     dialog.select("ace")
     dialog.select("linear")
-    qtbot.waitUntil(lambda: sampled_methods().count("linear") == 1)
-    number = worker.newest(SampleMergesJob)
+    qtbot.waitUntil(lambda: estimated_methods().count("linear") == 1)
+    number = worker.newest(EstimateJob)
     assert worker.jobs[number].recipe.merge_method == "linear"
-    layer_report = LayerReport(name="layer.0.q")
-    timed = MatrixTimed(share=0.05, seconds=3.0)
-    worker.say(layer_report, timed, job=number)
-    assert "1:00" in dialog.cost.text(), "60 s: what is remembered took no time"
+    worker.say(MergeEstimated(seconds=60.0), job=number)
+    assert "1:00" in dialog.cost.text()
     dialog.select("ace")
     assert number in worker.withdrawn
     assert "1:00" not in dialog.cost.text()
     dialog.select("linear")
     qtbot.waitUntil(lambda: "1:00" in dialog.cost.text())
-    assert sampled_methods().count("linear") == 1, "known by now"
+    assert estimated_methods().count("linear") == 1, "known by now"
     dialog.reject()

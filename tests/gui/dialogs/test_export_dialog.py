@@ -69,8 +69,8 @@ def test_the_size_follows_dtype_and_shards():
     assert halved.shards == 3
 
 
-def test_the_snippet_loads_the_folder_whatever_its_name():
-    folder = Path('/it\'s "here"')
+@pytest.mark.parametrize("folder", [Path('/it\'s "here"'), Path("/a/long/path" * 12)])
+def test_the_snippet_loads_the_folder_whatever_its_name(folder):
     names: dict[str, object] = {}
 
     class AutoModel:
@@ -78,8 +78,9 @@ def test_the_snippet_loads_the_folder_whatever_its_name():
         def from_pretrained(where: str) -> str:
             return where
 
-    load_line = load_snippet(folder).splitlines()[1]
-    exec(load_line, {"AutoModel": AutoModel}, names)
+    lines = load_snippet(folder).splitlines()
+    assert max(map(len, lines)) < 80, "none is cut in the dialog"
+    exec("\n".join(lines[1:]), {"AutoModel": AutoModel}, names)
     assert names["model"] == str(folder)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QModelIndex, Qt
+from PySide6.QtWidgets import QScrollArea
 
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.contents import ModelContents
@@ -14,7 +15,7 @@ from ace_gui.engine.contract.events import (
     JobDone,
     JobFailed,
     JobProgress,
-    MatrixTimed,
+    MergeEstimated,
     MethodCompared,
     PlanReady,
     Variant,
@@ -23,9 +24,9 @@ from ace_gui.engine.contract.findings import LayerReport, ModelDiff, TensorChang
 from ace_gui.engine.contract.jobs import (
     CompareJob,
     DiffJob,
+    EstimateJob,
     MeasureJob,
     PlanJob,
-    SampleMergesJob,
     VerifyJob,
 )
 from ace_gui.engine.contract.plan import disk_check
@@ -35,7 +36,7 @@ from ace_gui.gui.control.merge_times import DELAY
 from ace_gui.gui.models.figures_model import rows_of
 from ace_gui.gui.models.scores_models import ComparedModel
 from ace_gui.gui.panels.compare_methods import CompareMethodsPanel
-from ace_gui.gui.panels.compare_page import TWO_MODELS
+from ace_gui.gui.panels.compare_page import TWO_MODELS, ComparePanel, TwoModelsPanel
 from ace_gui.gui.panels.merge_choices import MergeChoices
 from ace_gui.gui.state.activity import ActivityState
 from ace_gui.recipe.recommended import NAME, TITLE, is_recommended
@@ -46,9 +47,36 @@ ACE_LIKE = replace(LINEAR, name="task_arithmetic", title="Task arithmetic")
 
 
 @pytest.fixture
-def dialog(opened) -> CompareMethodsPanel:
+def dialog(opened, qtbot) -> CompareMethodsPanel:
     opened.workspace.show_look()
-    return opened.workspace.comparison.methods
+    methods = opened.workspace.comparison.methods
+    qtbot.waitUntil(methods.isVisible)
+    return methods
+
+
+def test_a_part_is_made_when_it_is_first_shown(opened, qtbot):
+    """Opening the page makes one of them, in a turn of its own."""
+    opened.workspace.show_look()
+    page = opened.workspace.comparison
+    assert not page.findChildren(CompareMethodsPanel)
+    qtbot.waitUntil(lambda: page.methods.isVisible())
+    assert not page.findChildren(ComparePanel)
+    assert not page.findChildren(TwoModelsPanel)
+    opened.workspace.show_look(TWO_MODELS)
+    qtbot.waitUntil(lambda: page.models.isVisible())
+    assert not page.methods.isVisible()
+    opened.workspace.show_look()
+    assert page.methods.isVisible(), "what is there is shown at once"
+
+
+def test_the_list_has_room_for_some_methods_in_a_low_window(dialog, opened):
+    opened.resize(900, 600)
+    choices = dialog.choices
+    rows = [box for box in choices.boxes.values() if not box.isHidden()]
+    assert choices.methods.height() >= 3 * rows[0].height()
+    (area,) = [area for area in dialog.findChildren(QScrollArea) if area.isAncestorOf(choices)]
+    least = area.widget().minimumSizeHint().height()
+    assert area.widget().height() >= least, "the page scrolls instead"
 
 
 def result(variant: Variant, index: int, **changes: object) -> MethodCompared:
@@ -119,7 +147,7 @@ def test_a_method_is_ticked_by_variant(opened, now):
     dialog = opened.workspace.comparison.methods
     titles = {box.text(): box.isChecked() for box in dialog.choices.boxes.values()}
     shelf = {"published", "automatic"}
-    ace = {f"ACE-Merging, {v}": v in {now, *shelf} for v in method_info("ace").variants}
+    ace = {f"ACE, {v}": v in {now, *shelf} for v in method_info("ace").variants}
     assert titles == {TITLE: True, **ace, "Weight averaging": True}
     tick_methods(dialog)
     published, automatic, *_, linear = dialog.choices.recipes()
@@ -238,20 +266,20 @@ def test_the_time_of_what_is_ticked_stands_beside_it(dialog, window, worker, qtb
     dialog.choices.none.click()
     dialog.choices.boxes["linear", None].click()
 
-    def is_sampled() -> bool:
-        jobs = worker.jobs_of(SampleMergesJob)
+    def is_estimated() -> bool:
+        jobs = worker.jobs_of(EstimateJob)
         return bool(jobs) and jobs[-1].recipe.merge_method == "linear"
 
-    qtbot.waitUntil(is_sampled)
-    number = worker.newest(SampleMergesJob)
-    worker.say(MatrixTimed(share=0.05, seconds=3.0), JobDone(), job=number)
+    qtbot.waitUntil(is_estimated)
+    number = worker.newest(EstimateJob)
+    worker.say(MergeEstimated(seconds=60.0), JobDone(), job=number)
     label = dialog.choices._time_labels["linear", None]
     assert label.text() == "≈ 1:00"
     assert "1:00" in dialog.choices.boxes["linear", None].accessibleDescription()
     window.merge_times.set_visible(False)
-    count = len(worker.jobs_of(SampleMergesJob))
+    count = len(worker.jobs_of(EstimateJob))
     qtbot.wait(2 * DELAY)
-    assert len(worker.jobs_of(SampleMergesJob)) == count, "nobody looks"
+    assert len(worker.jobs_of(EstimateJob)) == count, "nobody looks"
 
 
 def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened):

@@ -398,7 +398,7 @@ def comparing(loaded, worker, qtbot) -> ComparePanel:
     for made in (run("ace", "/cache/1"), run("ace", "/cache/2", epsilon=0.5)):
         loaded.session.results.runs.add(made)
     loaded.workspace.show_look(TWO_MERGES)
-    panel = loaded.workspace.findChild(ComparePanel)
+    panel = loaded.workspace.comparison.merges
     qtbot.waitUntil(lambda: bool(worker.jobs_of(DifferenceJob)))
     differences = difference(QUERY, 3.0, 4.0, 5.0), difference(KEY, 1.0, 1.0, 0.0, cosine=1.0)
     worker.say(*differences, JobDone(), job=worker.newest(DifferenceJob))
@@ -462,13 +462,14 @@ def test_one_merge_is_not_compared_with_itself(comparing):
     assert comparing.differences.message() == "Choose two different merges."
 
 
-def test_two_merges_begin_with_the_current_one_until_the_user_chooses(loaded, worker):
+def test_two_merges_begin_with_the_current_one_until_the_user_chooses(loaded, worker, qtbot):
     runs = [run("ace", f"/cache/{n}", epsilon=float(n)) for n in range(1, 4)]
     for made in runs:
         loaded.session.results.runs.add(made)
     loaded.session.results.start_merge(runs[0])
     loaded.workspace.show_look(TWO_MERGES)
-    panel = loaded.workspace.findChild(ComparePanel)
+    panel = loaded.workspace.comparison.merges
+    qtbot.waitUntil(panel.isVisible)
     comparison = loaded.session.results.comparison
 
     def numbers() -> list[str]:
@@ -519,4 +520,4 @@ def test_runs_have_distinct_titles(session):
     labelled = replace(ACE, fields=tuple(replace(f, label="Ridge ε") for f in ACE.fields))
     assert run_titles(made[2:3], (labelled,)) == ("ACE-Merging, ε 1e-5",)
     automatic = run("ace", "/5", variant="automatic", epsilon=1e-5)
-    assert run_titles([automatic], (labelled,)) == ("ACE-Merging, automatic, ε 1e-5",)
+    assert run_titles([automatic], (labelled,)) == ("ACE, automatic, ε 1e-5",)

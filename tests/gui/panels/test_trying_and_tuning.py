@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
+import pytest
 from pyqtgraph import TextItem
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QImage
@@ -21,11 +23,12 @@ from ace_gui.engine.contract.scored import (
 )
 from ace_gui.engine.contract.tried import Ending, Tried, TriedBegun, TriedText
 from ace_gui.errors import TaskError
+from ace_gui.gui.panels.answer_cards import experts_at_first
 from ace_gui.gui.panels.try_page import TryPage
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.shell.window_frame import Space
 from ace_gui.recipe.values import Task, TaskKind
-from tests.gui.fakes import merged, plan, task_score
+from tests.gui.fakes import COLA, SST2, merged, plan, recipe, task_score
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
 
@@ -244,6 +247,65 @@ def test_every_language_model_can_be_asked_and_says_how_it_ended(page, loaded, w
     worker.say(JobDone(), job=worker.newest(TryJob))
     try_page.models._ticks["sst2"].click()
     assert try_page.button.toolTip() == "Tick a model first."
+
+
+def test_a_card_without_an_answer_says_what_it_waits_for(page, loaded, worker):
+    index = as_writers(loaded)
+    base, cola, sst2 = index.cards
+    assert {card.waiting.text() for card in index.cards} == {"Not asked yet."}
+    index.button.click()
+    number = worker.newest(TryJob)
+    worker.say(TriedBegun(model="base"), job=number)
+    index.show_answers()
+    assert not base.waiting.isVisibleTo(base)
+    for card in (cola, sst2):
+        assert "Waits for its turn" in card.waiting.text()
+        assert card.waiting.isVisibleTo(card)
+    worker.say(JobDone(), job=number)
+
+
+def test_the_windows_merge_is_asked_before_others(page, loaded, worker):
+    older = merged(loaded, worker)
+    loaded.conductor.set_parameter("tau", 0.7)
+    newer = merged(loaded, worker)
+    loaded.runs.restore(loaded.session.results.runs.all[0])
+    worker.say(PlanReady(plan=plan(recipe(COLA, SST2))), JobDone(), job=worker.newest(PlanJob))
+    index = as_writers(loaded)
+    index.models._ticks[str(newer)].click()
+    index.button.click()
+    assert worker.jobs_of(TryJob)[-1].stores == (older, newer)
+    worker.say(JobDone(), job=worker.newest(TryJob))
+
+
+@pytest.mark.parametrize(
+    ("models", "experts", "ticked", "why"),
+    [
+        (100, 3, 3, ""),
+        (100, 7, 4, "too narrow"),
+        (4, 3, 2, "free"),
+        (1, 3, 1, "free"),
+        (5, 7, 3, "free"),
+    ],
+)
+def test_as_many_experts_are_ticked_as_there_is_room_for(models, experts, ticked, why):
+    """``models``: how many fit into the free memory. The base and the merge come first."""
+    planned = plan(recipe(*[COLA] * experts))
+    size = sum(4 * prod(row.shape) for row in planned.rows if row.in_base)
+    count, sentence = experts_at_first(planned, 2, size * (models + 1))
+    assert count == ticked
+    assert why in sentence
+    assert bool(sentence) == (ticked < experts)
+
+
+def test_the_page_ticks_them_and_says_why_not_all(page, loaded, worker):
+    planned = loaded.session.draft.plan
+    experts = tuple(replace(expert, architecture="LlamaForCausalLM") for expert in planned.experts)
+    index = trying(loaded)
+    for free, keys in ((10**12, ["base", "cola", "sst2"]), (1, ["base", "cola"])):
+        loaded.session.draft.plan = replace(planned, experts=experts, free_memory=free)
+        index.refresh()
+        assert ticked(index) == keys
+        assert index.why_not_all.isVisibleTo(index) == (free == 1)
 
 
 def test_a_question_is_asked_again_without_its_answers(page, loaded, worker):

@@ -40,6 +40,7 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.engine.contract.plan import ROLE_FAMILIES
 from ace_gui.errors import OutputError
 from ace_gui.formatting import number_text
+from ace_gui.gui.plots.frame import base_plot
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.canvas import QuantityAxis, block_spans
 from ace_gui.gui.plots.frame.export_image import (
@@ -597,7 +598,9 @@ def test_the_spectra_of_low_rank_changes_use_the_whole_width(spectra, rank, loga
     low, high = spectra.canvas.getViewBox().viewRange()[0]
     assert (low, high) == pytest.approx((1, max(rank, 2)), abs=0.6)
     cut = 64 - rank
-    assert ("cut off" in spectra.caption.full_text) == (cut > 0 and quantity is not Quantity.ENERGY)
+    assert ("not drawn" in spectra.caption.full_text) == (
+        cut > 0 and quantity is not Quantity.ENERGY
+    )
     assert len(spectra.columns()[0].values) == 64, "the table has all"
 
 
@@ -628,7 +631,8 @@ def test_zeros_and_denormals_do_not_break_the_axis(spectra, logarithmic):
     spectra.show_spectrum(spectrum(experts={"a": sigma}), COLOURS)
     low, high = spectra.canvas.getViewBox().viewRange()[1]
     assert np.isfinite([low, high]).all()
-    assert ("3 values under 10⁻⁷·σ₁ cut off" in spectra.caption.full_text) == logarithmic
+    said = "3 values not drawn: zero but for rounding (below 10⁻⁷ of the largest)"
+    assert (said in spectra.caption.full_text) == logarithmic
     if logarithmic:
         assert high - low < 12
         np.testing.assert_array_equal(np.isnan(curve(spectra, "expert a")[1]), sigma < 1e-7)
@@ -913,6 +917,41 @@ def test_curves_are_named_at_their_ends_without_one_name_over_another(qtbot, spe
     hidden = spectra.curves()[-1].key
     spectra.ends.clicked.emit(hidden)
     assert not spectra.items[hidden].isVisible()
+
+
+@pytest.mark.parametrize("logarithmic", [True, False])
+def test_curves_of_low_rank_are_named_where_they_end(qtbot, spectra, logarithmic):
+    spectra.resize(500, 400)
+    spectra.log_box.setChecked(logarithmic)
+    rank = 8
+    is_in = np.arange(64) < rank
+    values = {name: np.where(is_in, 1.0 + n / 50, 0.0) for n, name in enumerate("abc")}
+    merged = np.geomspace(3.0, 0.5, 64)
+    spectra.show_spectrum(spectrum(preliminary=None, merged=merged, experts=values), COLOURS)
+    spectra.grab()
+    view = spectra.canvas.getViewBox()
+    named = spectra.inner_ends.rects()
+    assert {label.text for label, _ in named} == set(values)
+    assert not {label.text for label, _ in spectra.ends.rects()} & set(values)
+    end = view.mapFromView(QPointF(rank, 0)).x()
+    for label, room in named:
+        assert 0 < room.left() - end < 20
+        assert view.rect().contains(room), label.text
+    for (_, above), (_, below) in pairwise(named):
+        assert above.bottom() <= below.top() + 0.01
+    spectra.inner_ends.clicked.emit(named[0][0].key)
+    assert not spectra.items[named[0][0].key].isVisible()
+
+
+def test_the_menu_of_a_plot_saves_its_data(qtbot, spectra, monkeypatch):
+    spectra.show_spectrum(spectrum(), COLOURS)
+    saved = []
+    monkeypatch.setattr(base_plot, "save_table", lambda *arguments: saved.append(arguments))
+    actions = {action.text(): action for action in spectra.picture_button.menu().actions()}
+    actions["Save data as CSV…"].trigger()
+    ((_, name, columns),) = saved
+    assert name == spectra.accessibleName()
+    assert [column.title for column in columns] == [column.title for column in spectra.columns()]
 
 
 def test_without_a_threshold_there_is_no_line(qtbot):

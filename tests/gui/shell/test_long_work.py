@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication
 from ace_gui.engine.contract.events import JobDone, JobFailed, Reported
 from ace_gui.errors import ResourceError
 from ace_gui.gui.shell import messages
-from ace_gui.gui.state.activity import Level
+from ace_gui.gui.state.activity import ActivityState, Level, Progress
 from tests.gui.fakes import finished_merge, finished_tensor, started
 
 DONE = (finished_merge(), JobDone())
@@ -54,6 +54,17 @@ def test_the_title_counts(loaded, worker):
     assert loaded.windowTitle() == f"50 % – {before}"
     worker.say(finished_merge(), JobDone())
     assert loaded.windowTitle() == before
+
+
+def test_the_title_changes_seldom(loaded):
+    titles: list[str] = []
+    loaded.windowTitleChanged.connect(titles.append)
+    activity = loaded.session.activity
+    activity.begin(ActivityState.MERGING)
+    for done in range(201):
+        activity.set_progress(Progress(state=ActivityState.MERGING, done=done, total=200))
+    activity.end(ActivityState.MERGING)
+    assert len(titles) == 22, "every 5 %, and again without a share"
 
 
 def test_a_report_can_be_opened_and_shown(loaded, worker, monkeypatch, tmp_path):

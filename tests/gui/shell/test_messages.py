@@ -5,14 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, QRect
-from PySide6.QtWidgets import QWidget
+import pytest
+from PySide6.QtCore import QPoint, QRect, QSize
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractSpinBox,
+    QComboBox,
+    QLineEdit,
+    QListView,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobDone, PlanReady
 from ace_gui.engine.contract.jobs import MakeReadyJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.toast import cheapest_place
 from ace_gui.gui.shell.window_frame import Space
 from ace_gui.gui.state.activity import Level
 from tests.gui.fakes import (
@@ -77,19 +87,79 @@ def test_an_error_goes_when_work_begins_anew(loaded, worker):
     assert not loaded.notice.isVisible()
 
 
-def test_a_question_stands_below_the_button_that_asked_it(loaded):
-    loaded.resize(1440, 900)
+def resize(window: MainWindow, qtbot: QtBot, width: int, height: int) -> None:
+    """Lay the window out in another size."""
+    window.resize(width, height)
+    qtbot.wait(50)
+
+
+def controls_of(window: MainWindow) -> list[QWidget]:
+    """Buttons, fields and lists that are in view, but for those of the message."""
+    kinds = (QAbstractButton, QAbstractSpinBox, QComboBox, QLineEdit, QListView)
+    controls = [control for kind in kinds for control in window.findChildren(kind)]
+    return [
+        control
+        for control in controls
+        if control.isVisible()
+        and not window.notice.isAncestorOf(control)
+        and not control.visibleRegion().isEmpty()
+    ]
+
+
+def test_a_question_stands_beside_the_checks_and_covers_no_control(loaded, qtbot):
+    resize(loaded, qtbot, 1440, 900)
     notice = loaded.notice
-    button = area_of(loaded.header.primary.main)
+    inspector = area_of(loaded.workspace.inspector)
     notice.ask(Level.WARNING, "Two warnings.", "", {"Merge anyway": lambda: None})
+    qtbot.wait(200)  # it slides in
     area = area_of(notice)
-    assert area.top() >= button.bottom()
-    assert area.top() - button.bottom() < 60
-    assert not area.intersects(area_of(loaded.workspace.inspector))
-    assert area.right() > loaded.width() // 2
-    notice.show_message(Level.INFO, "News.")
-    assert area_of(notice).bottom() > 700
-    assert area_of(notice).left() < 20
+    assert not area.intersects(inspector)
+    assert area.intersects(inspector.adjusted(-80, -80, 80, 80))
+    for control in controls_of(loaded):
+        assert not area.intersects(area_of(control)), control.accessibleName()
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1280, 720)])
+def test_news_stand_beside_the_control_that_made_them_and_cover_none(loaded, worker, qtbot, size):
+    resize(loaded, qtbot, *size)
+    loaded.activateWindow()
+    merge(loaded, worker)
+    qtbot.wait(50)
+    workspace = loaded.workspace
+    for control in (workspace.runs.list, workspace.layers.text, workspace.project_name):
+        control.setFocus()
+        loaded.notice.show_message(Level.INFO, "The table is in layers.csv.")
+        qtbot.wait(200)  # it slides in
+        area = area_of(loaded.notice)
+        for needed in controls_of(loaded):
+            assert not area.intersects(area_of(needed)), needed.accessibleName()
+
+
+def test_the_cheapest_place_is_the_nearest_among_the_free():
+    room = QRect(0, 0, 320, 160)
+    free = [[0] * 20 for _ in range(10)]
+    size = QSize(64, 32)
+    button = QRect(256, 0, 32, 16)
+    assert cheapest_place(free, room, size, button).y() == 0
+    covered = [row[:] for row in free]
+    for row in covered[:4]:
+        row[8:] = [1000] * 12
+    place = cheapest_place(covered, room, size, button)
+    assert place == QPoint(192, 64), "below what must not be covered"
+    full = [[1000] * 20 for _ in range(10)]
+    full[9] = [1] * 20
+    assert cheapest_place(full, room, size, button).y() == 128, "what costs least"
+
+
+def test_a_message_that_grows_stays_where_it_is(loaded, qtbot):
+    resize(loaded, qtbot, 1440, 900)
+    notice = loaded.notice
+    notice.show_error(EngineError("The labels are not known.", details="a line\n" * 20))
+    before = area_of(notice)
+    notice.details_button.click()
+    after = area_of(notice)
+    assert after.height() > before.height()
+    assert after.intersects(before)
 
 
 def test_news_do_not_cover_what_is_being_edited(loaded):

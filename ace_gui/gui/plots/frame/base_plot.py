@@ -98,8 +98,8 @@ class Plot(ThemedWidget):
         self.log_box = QAction("Logarithmic scale", self, checkable=True)
         self.log_box.setChecked(bool(self.logarithmic_first))
         self.log_box.toggled.connect(lambda _on: self.rescale())
-        tip = "Scale and curves of this plot, and its picture to copy or save"
-        self.picture_button = head_button("Picture of this plot", tip, picture="export")
+        tip = "Scale and curves of this plot; its picture and its data to save"
+        self.picture_button = head_button("Picture and data of this plot", tip, picture="export")
         self.picture_button.setAutoRaise(True)
         self.picture_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.picture_button.setMenu(QMenu(self.picture_button))
@@ -265,6 +265,9 @@ class Plot(ThemedWidget):
         save = "Ctrl+Alt+S"
         widget_action(self, "Copy picture", lambda: copy_plot(self), copy)
         widget_action(self, "Save picture…", lambda: ask_for_picture(self, self), save)
+        tip = "Save what the plot shows as a table, with full precision"
+        data = lambda: save_table(self, self.accessibleName(), self.columns())  # noqa: E731
+        widget_action(self, "Save data as CSV…", data, tip=tip)
         on_white = QAction("Pictures on white", self, checkable=True)
         on_white.setToolTip("Draw pictures in the light colours, for paper")
         on_white.triggered.connect(lambda on: setattr(Settings(), "pictures_on_white", on))

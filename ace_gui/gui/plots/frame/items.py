@@ -9,7 +9,7 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath
 from PySide6.QtWidgets import QToolTip
 
 from ace_gui.gui.plots.frame.spec import PlotMark
@@ -245,15 +245,17 @@ def _inside(points_S2: NDArray[np.float64], box: QRectF) -> int:
 
 
 _WIDEST: Final = 7.5  # maximum width of a curve's name, in lines of text
+_ABOVE_CURVES: Final = 50
 _END_GAP: Final = 6.0  # px between a curve's end and its name
 
 
 class EndLabel(NamedTuple):
-    """A curve's name at the height of its last value; ``strong`` for the merge."""
+    """A curve's name at its last value; ``strong`` for the merge."""
 
     key: str
     text: str
     colour: str
+    place: float
     height: float
     strong: bool = False
     on: bool = True
@@ -262,9 +264,24 @@ class EndLabel(NamedTuple):
     def font(self) -> QFont:
         return face(Face.CAPTION_STRONG if self.strong else Face.CAPTION)
 
+    @property
+    def tip(self) -> str:
+        return f"{self.text}: click to show or hide"
+
+    def paint(self, painter: QPainter, room: QRectF) -> None:
+        """Write the name, elided if necessary."""
+        colour = QColor(self.colour)
+        colour.setAlphaF(1.0 if self.on else 0.45)
+        painter.setFont(self.font)
+        painter.setPen(colour)
+        right = Qt.TextElideMode.ElideRight
+        text = QFontMetricsF(self.font).elidedText(self.text, right, room.width())
+        painter.drawText(room, Qt.AlignmentFlag.AlignVCenter, text)
+
 
 class EndLabels(pg.AxisItem):
-    """The right edge of a plot. ``clicked`` carries the key of a curve."""
+    """The right edge of a plot, with the names of curves that end there. ``clicked`` carries the
+    key of a curve."""
 
     clicked = Signal(str)
 
@@ -306,14 +323,8 @@ class EndLabels(pg.AxisItem):
 
     def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
         painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)
-        for label, index in self.rects():
-            colour = QColor(label.colour)
-            colour.setAlphaF(1.0 if label.on else 0.45)
-            painter.setFont(label.font)
-            painter.setPen(colour)
-            right = Qt.TextElideMode.ElideRight
-            text = QFontMetricsF(label.font).elidedText(label.text, right, index.width())
-            painter.drawText(index, Qt.AlignmentFlag.AlignVCenter, text)
+        for label, room in self.rects():
+            label.paint(painter, room)
 
     def mouseClickEvent(self, event: Any) -> None:
         label = self._at(event.pos())
@@ -331,10 +342,78 @@ class EndLabels(pg.AxisItem):
         )
         if label is not None:
             point = event.screenPos().toPoint()
-            QToolTip.showText(point, f"{label.text}: click to show or hide")
+            QToolTip.showText(point, label.tip)
 
     def _at(self, point: QPointF) -> EndLabel | None:
         return next((label for label, room in self.rects() if room.contains(point)), None)
+
+
+class InnerEndLabels(pg.GraphicsObject):
+    """The names of curves that end inside a plot, each beside its end. ``clicked`` carries the key
+    of a curve. ``ground``: the colour behind the names."""
+
+    clicked = Signal(str)
+
+    def __init__(self, view: pg.ViewBox) -> None:
+        super().__init__()
+        self._view = view
+        self._labels: tuple[EndLabel, ...] = ()
+        self.ground = QColor()
+        self.setParentItem(view)
+        self.setZValue(_ABOVE_CURVES)
+        for changed in (view.sigRangeChanged, view.sigResized):
+            changed.connect(lambda *_: self._place())
+
+    def set_labels(self, labels: Sequence[EndLabel], ground: str) -> None:
+        self._labels = tuple(labels)
+        self.ground = QColor(ground)
+        self._place()
+
+    def _place(self) -> None:
+        self.prepareGeometryChange()
+        self.update()
+
+    def rects(self) -> list[tuple[EndLabel, QRectF]]:
+        """The rectangles of the names in the plot, from top to bottom, without overlaps."""
+        view = self._view
+        (left, right), (low, high) = view.viewRange()
+        line = QFontMetricsF(face(Face.CAPTION)).height()
+        if right <= left or high <= low or not self._labels:
+            return []
+        visible = (label for label in self._labels if left <= label.place <= right)
+        scale = view.height() / (high - low)
+        by_height = sorted(visible, key=lambda label: -label.height)
+        by_height = by_height[: max(int(view.height() // line), 1)]
+        tops = [scale * (high - label.height) - line / 2 for label in by_height]
+        rects = []
+        for label, top in zip(by_height, _apart(tops, line, view.height()), strict=True):
+            width = QFontMetricsF(label.font).horizontalAdvance(label.text) + 2
+            width = min(width, _WIDEST * line, view.width())
+            x = view.width() * (label.place - left) / (right - left) + _END_GAP
+            rects.append((label, QRectF(min(x, view.width() - width), top, width, line)))
+        return rects
+
+    def boundingRect(self) -> QRectF:
+        return QRectF(0, 0, self._view.width(), self._view.height())
+
+    def shape(self) -> QPainterPath:
+        path = QPainterPath()
+        for _, room in self.rects():
+            path.addRect(room)
+        return path
+
+    def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
+        painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)
+        for label, room in self.rects():
+            painter.fillRect(room.adjusted(-2, 0, 2, 0), self.ground)
+            label.paint(painter, room)
+
+    def mouseClickEvent(self, event: Any) -> None:
+        for label, room in self.rects():
+            if room.contains(event.pos()):
+                event.accept()
+                self.clicked.emit(label.key)
+                return
 
 
 def _apart(tops: list[float], line: float, height: float) -> list[float]:

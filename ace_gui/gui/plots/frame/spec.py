@@ -79,6 +79,15 @@ class PlotCurve(LegendEntry):
             return float(np.ptp(x)) / (len(x) - 1)
         return 1.0
 
+    def last_visible(self, heights: NDArray[np.float64]) -> int | None:
+        """The index of the last of the drawn ``heights`` that is no rounding error, if any is."""
+        visible = np.isfinite(heights)
+        if self.floor > 0:
+            visible &= self.y > self.floor
+        if not visible.any():
+            return None
+        return int(np.flatnonzero(visible)[-1])
+
     def text(self, index: int) -> str:
         """The label and the value at an index."""
         if self.words is None:

@@ -20,7 +20,14 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.canvas import NameAxis, QuantityAxis
 from ace_gui.gui.plots.frame.export_image import ThemedWidget
-from ace_gui.gui.plots.frame.items import CurveItem, EndLabel, EndLabels, MarkLine, place_names
+from ace_gui.gui.plots.frame.items import (
+    CurveItem,
+    EndLabel,
+    EndLabels,
+    InnerEndLabels,
+    MarkLine,
+    place_names,
+)
 from ace_gui.gui.plots.frame.legend import Legend
 from ace_gui.gui.plots.frame.spec import LegendEntry, PlotCurve, PlotSpec
 from ace_gui.gui.theme import Face, Tokens, face, palette_of
@@ -28,6 +35,7 @@ from ace_gui.gui.widgets.controls import widget_action
 
 _FADED: Final = 0.3  # opacity of the curves that are not under the pointer
 _NEAR: Final = 14.0  # px: maximum distance from the pointer to a curve
+_EDGE: Final = 0.9  # of the longest curve: longer ones are named at the right edge
 _NEAR_POINT: Final = 26.0  # px: the same for a single point
 
 
@@ -65,8 +73,10 @@ class SpecPlot(Plot):
         self._axes = left, bottom
         super().__init__(bottom, left)
         self.ends = EndLabels()
+        self.inner_ends = InnerEndLabels(self.canvas.getViewBox())
         if self.named_ends:
-            self.ends.clicked.connect(lambda key: self.legend.chip(key).click())
+            for names in (self.ends, self.inner_ends):
+                names.clicked.connect(lambda key: self.legend.chip(key).click())
             self.canvas.add_axis("right", self.ends)
             self.add_curve_menu()
         self.hold = QAction("Keep the vertical range", self, checkable=True, enabled=False)
@@ -245,15 +255,18 @@ class SpecPlot(Plot):
             return
         labels = []
         for curve in spec.curves:
-            self.items[curve.key].setVisible(self.is_on(curve))
-            heights = self.drawn(curve)[1]
-            heights = heights[np.isfinite(heights)]
-            if curve.end and heights.size:
+            on = self.is_on(curve)
+            self.items[curve.key].setVisible(on)
+            places, heights = self.drawn(curve)
+            last = curve.last_visible(heights)
+            if curve.end and last is not None:
+                end = float(places[last]), float(heights[last])
                 ink = self.theme.ink_of(curve.colour)
-                on = self.is_on(curve)
-                end = float(heights[-1])
-                labels.append(EndLabel(curve.key, curve.end, ink, end, strong=curve.strong, on=on))
-        self.ends.set_labels(labels)
+                labels.append(EndLabel(curve.key, curve.end, ink, *end, strong=curve.strong, on=on))
+        edge = _EDGE * max((label.place for label in labels), default=0.0)
+        self.ends.set_labels([label for label in labels if label.place >= edge])
+        inside = [label for label in labels if label.place < edge]
+        self.inner_ends.set_labels(inside, self.theme.card)
 
     def is_on(self, curve: PlotCurve) -> bool:
         return all(map(self.legend.is_on, (curve.key, *curve.with_keys)))
