@@ -125,11 +125,11 @@ class Checkpoint:
     def tensors_of(self, part: str) -> Mapping[str, TensorInfo]:
         """The tensors of a part, by their names in its file."""
         start = len(full_name(part, ""))
-        return {
-            name[start:]: info
-            for name, info in self.tensors.items()
-            if part_of(name, self.parts) == part
-        }
+        tensors = {}
+        for name, info in self.tensors.items():
+            if part_of(name, self.parts) == part:
+                tensors[name[start:]] = info
+        return tensors
 
     @property
     def identity(self) -> frozenset[tuple[int, int]]:
@@ -197,10 +197,12 @@ def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
         chosen = None
     else:
         chosen = path.name
-    parts = {
-        name: _read_part(folder / name, converted, chosen if name == MAIN else None)
-        for name in names
-    }
+    parts = {}
+    for name in names:
+        if name == MAIN:
+            parts[name] = _read_part(folder / name, converted, chosen)
+        else:
+            parts[name] = _read_part(folder / name, converted, None)
     side = find_side_files(folder)
     warnings = _side_warnings(side, [read.part.config or {} for read in parts.values()])
     if is_pipeline and holds_weights(folder):

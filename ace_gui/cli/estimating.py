@@ -162,10 +162,12 @@ def _estimated(prepared: Prepared, command: Estimate | Merge, counts: Sequence[i
     speed = assumed = Speed(flops=ASSUMED_FLOPS, read=ASSUMED_BYTES, write=ASSUMED_BYTES)
     if gigaflops is None and not zeros:
         speed = _measured(prepared, command)
-    sources = {
-        name: ASSUMED if getattr(speed, name) == getattr(assumed, name) else MEASURED
-        for name in ("flops", "read", "write")
-    }
+    sources = {}
+    for name in ("flops", "read", "write"):
+        if getattr(speed, name) == getattr(assumed, name):
+            sources[name] = ASSUMED
+        else:
+            sources[name] = MEASURED
     stated = {} if gigaflops is None else {"flops": gigaflops * 1e9}
     stated |= {} if disk is None else {"read": disk * 1e6, "write": disk * 1e6}
     speed = replace(speed, **stated)

@@ -184,10 +184,9 @@ def _csv(layers: Sequence[Layer], plan: Plan) -> str:
 
 def covariance_tables(matches: Sequence[CovarianceMatch]) -> tuple[Table, Table]:
     """Two tables, with one line per matrix (the mean over the experts) and one per role."""
-    lines = [
-        mean_match(tuple(group), name, role)
-        for (name, role), group in groupby(matches, key=lambda match: (match.name, match.role))
-    ]
+    lines = []
+    for (name, role), group in groupby(matches, key=lambda match: (match.name, match.role)):
+        lines.append(mean_match(tuple(group), name, role))
     return _table(lines, "tensor"), _table(by_role(matches), "")
 
 

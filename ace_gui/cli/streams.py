@@ -130,10 +130,9 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
-    escaped = "".join(
-        _PLAIN.get(letter) or letter.encode("ascii", "backslashreplace").decode("ascii")
-        for letter in lacking
-    )
+    escaped = ""
+    for letter in lacking:
+        escaped += _PLAIN.get(letter) or letter.encode("ascii", "backslashreplace").decode("ascii")
     return escaped, error.end
 
 

@@ -91,11 +91,10 @@ def merged_together(
         merged = method.merge_batch(layers, parameters)
         if len(merged) != len(layers):
             raise WrongReturnError(f"{len(merged)} results for {len(layers)} tensors")
-        pairs = zip(merged, layers, bases, strict=True)
-        return [
-            _checked(layer_parameters, base, len(layer.deltas))
-            for layer_parameters, layer, base in pairs
-        ]
+        checked = []
+        for result, layer, base in zip(merged, layers, bases, strict=True):
+            checked.append(_checked(result, base, len(layer.deltas)))
+        return checked
 
 
 @contextmanager

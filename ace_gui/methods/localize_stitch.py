@@ -159,9 +159,9 @@ class FewShotParameters(LearningParameters):
 def _start(deltas: Deltas, _parameters: FewShotParameters, findings: Findings | None) -> Values:
     """Logits: 5 for each expert's largest changes, −5 elsewhere."""
     limits = required_findings(findings, len(deltas))[THRESHOLD]
-    large = [
-        at_least_in_float32(delta, limit) != 0 for delta, limit in zip(deltas, limits, strict=True)
-    ]
+    large = []
+    for delta, limit in zip(deltas, limits, strict=True):
+        large.append(at_least_in_float32(delta, limit) != 0)
     return {"logits": torch.where(torch.stack(large), BEGINNING, -BEGINNING)}
 
 

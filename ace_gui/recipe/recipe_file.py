@@ -214,9 +214,9 @@ def _recipe(
     if is_mergekit(of_both, known_keys[()]):
         document = validated(of_both, MergekitDocument, keys_of=MERGEKIT_KEYS)
         recipe = from_mergekit(document, paths)
-        notes = [
-            f"mergekit has no key {quoted_value(key)} and ignores it: left out." for key in foreign
-        ]
+        notes = []
+        for key in foreign:
+            notes.append(f"mergekit has no key {quoted_value(key)} and ignores it: left out.")
         recipe = replace(recipe, notes=(*notes, *recipe.notes), unfound=paths.unfound)
         return replace(recipe, key_fates=explained(as_written, recipe))
     values = values_of(validated(content, Document, paths))

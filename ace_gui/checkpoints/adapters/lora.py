@@ -145,6 +145,7 @@ def open_peft_adapter(folder: Path) -> Adapter:
     if not deltas:
         raise refusal(folder, "Holds no LoRA factors. Download it again.")
     config = folder / ADAPTER_CONFIG
+    warnings = (*settings.warnings, *_other_files(folder))
     return Adapter(
         path=folder,
         deltas=deltas,
@@ -152,10 +153,7 @@ def open_peft_adapter(folder: Path) -> Adapter:
         files=(header.stamp, FileStamp.of(config, status_of(config))),
         named_base=settings.named_base,
         keeps_ties=settings.keeps_ties,
-        warnings=tuple(
-            f"{path_text(folder)}: {warning}"
-            for warning in (*settings.warnings, *_other_files(folder))
-        ),
+        warnings=tuple(f"{path_text(folder)}: {warning}" for warning in warnings),
     )
 
 

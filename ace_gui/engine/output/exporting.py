@@ -274,11 +274,12 @@ def _convert(
 ) -> Generator[JobProgress, None, Mapping[str, str]]:
     """Copy every tensor, rounded once to its dtype in the output; return the SHA-256 by file."""
     with TensorReader(checkpoint) as reader:
-        tensors = (
-            (name, rounded(reader.read(name), torch_dtype(dtypes[name]), name))
-            for name in checkpoint.tensors
-        )
-        return (yield from write_verified(stage, shards, tensors))
+
+        def tensors() -> Iterator[tuple[str, torch.Tensor]]:
+            for name in checkpoint.tensors:
+                yield name, rounded(reader.read(name), torch_dtype(dtypes[name]), name)
+
+        return (yield from write_verified(stage, shards, tensors()))
 
 
 def _copy_companions(model: Path, stage: Path, stored: Sequence[Shard]) -> None:

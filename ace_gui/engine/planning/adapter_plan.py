@@ -153,9 +153,10 @@ def _with_notes(plan: AdapterPlan, prepared: Prepared, left_out: Collection[str]
     if rootless:
         names = listing([item.tensor for item in rootless])
         notes.append(f"{names}: in no module, so not in the adapter; the base's is kept.")
-    around = [
-        item for item in plan.unfactored if item not in rootless and _holds_layers(item, plan)
-    ]
+    around = []
+    for item in plan.unfactored:
+        if item not in rootless and _holds_layers(item, plan):
+            around.append(item)
     if any(expert.checkpoint.adapter is not None for expert in prepared.experts):
         around = []  # PEFT has saved these modules whole before
     if around:
@@ -252,12 +253,11 @@ def shares_of(prepared: Prepared, row: PlanRow) -> Sequence[float] | None:
     probes = list(torch.eye(count))
     if averaged:
         return [float(c) for c in linear(probes, weights, LinearParameters()).delta]
-    results = [
-        method.merge(probes, weights, prepared.parameters_of(row), base=base).delta
-        for base in (torch.zeros(count), torch.ones(count))
-    ]
-    if torch.equal(*results):
-        return [float(c) for c in results[0]]
+    parameters = prepared.parameters_of(row)
+    with_zeros = method.merge(probes, weights, parameters, base=torch.zeros(count)).delta
+    with_ones = method.merge(probes, weights, parameters, base=torch.ones(count)).delta
+    if torch.equal(with_zeros, with_ones):
+        return [float(c) for c in with_zeros]
     return None
 
 

@@ -250,10 +250,8 @@ class _OverrideRules:
         values, notes = completed(choice.values, method, self.base)
         parameters = checked_parameters(method, values)
         sets = [parameters]
-        sets += [
-            checked_parameters(method, {**values, **own_parameters})
-            for own_parameters in choice.own.values()
-        ]
+        for own_parameters in choice.own.values():
+            sets.append(checked_parameters(method, {**values, **own_parameters}))
         if choice.own and any(method.needs_model(rules_named, len(names)) for rules_named in sets):
             raise RecipeError(
                 f"{method.title} takes parameters of one expert only where entries are chosen "

@@ -246,7 +246,7 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
         if is_head and row.disposition == Disposition.PER_EXPERT:
             heads.append(row)
     if heads:
-        owners = sorted({t for row in heads for t in row.experts})
+        owners = sorted(set[int]().union(*(row.experts for row in heads)))
         names = ", ".join(plain(experts[t].name) for t in owners)
         lines = []
         for t in owners:

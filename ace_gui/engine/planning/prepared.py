@@ -244,7 +244,9 @@ def _difference_tensors(
 
 def bytes_for_experts(prepared: Prepared) -> int:
     """Bytes of these files without their headers; rows may have methods of their own."""
-    tensors = [t for row in module_rows(prepared) for t in module_tensors(row, prepared)]
+    tensors = list[OutputTensor]()
+    for row in module_rows(prepared):
+        tensors += module_tensors(row, prepared)
     for t in range(len(prepared.experts)):
         tensors += head_tensors(prepared, t)
     return sum(prod(tensor.shape) * FORMATS[tensor.dtype].bits // 8 for tensor in tensors)

@@ -349,9 +349,9 @@ def _base(
     before = first.checkpoint
     changes = {}
     if config is not None:
-        changes["config.json"] = {
-            key: value for key, value in config.items() if (before.config or {}).get(key) != value
-        }
+        first_config = before.config or {}
+        changed = {key: value for key, value in config.items() if first_config.get(key) != value}
+        changes["config.json"] = changed
     part = ModelPart(stem=before.parts[MAIN].stem, config=config)
     checkpoint = compose(
         before, output.base, config=config, parts={MAIN: part}, changes=changes, metadata={}

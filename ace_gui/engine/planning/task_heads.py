@@ -85,9 +85,8 @@ def with_heads(
     """
     if not experts:
         return base, (), HeadChoice()
-    shared = {
-        tensor.name: tensor for tensor in (*_of_base(base, experts), *_of_experts(base, experts))
-    }
+    tensors = (*_of_base(base, experts), *_of_experts(base, experts))
+    shared = {tensor.name: tensor for tensor in tensors}
     heads = {name: head for name, head in shared.items() if head.is_head}
     one_task, why = _one_task(experts, heads)
     if recipe.heads is Heads.MERGE and not one_task and _conflict(experts, heads):
@@ -289,9 +288,8 @@ def _goes_along(
         return False
     if head.traits.role is not Role.VOCABULARY_HEAD:
         return True
-    ties = [
-        (model.checkpoint.config or {}).get("tie_word_embeddings") for model in (base, *experts)
-    ]
+    configs = [model.checkpoint.config or {} for model in (base, *experts)]
+    ties = [config.get("tie_word_embeddings") for config in configs]
     tied = ties[0] is not False and False in ties[1:]
     return recipe.matching is Vocabulary.POSITION and not tied
 

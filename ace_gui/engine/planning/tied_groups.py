@@ -126,9 +126,10 @@ def _places(
         name: expert_name for name, expert_name in expert.own_names.items() if name in grouped
     }
     base_names = dict.fromkeys((*base.checkpoint.tensors, *sorted(grouped)))
-    missing = {
-        base.architecture.module_name(name): name for name in base_names if not expert.has(name)
-    }
+    missing = {}
+    for name in base_names:
+        if not expert.has(name):
+            missing[base.architecture.module_name(name)] = name
     extra = {expert.architecture.module_name(extra_name): extra_name for extra_name in expert.extra}
     for expert_name, module in match_names(missing, extra).items():
         if missing[module] in grouped:

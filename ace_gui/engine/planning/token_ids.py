@@ -93,9 +93,8 @@ def compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Diffe
     ours = tokens_of(expert)
     if theirs == ours:
         return Difference(tokens=0, size=len(theirs), examples=())
-    differing = sorted(
-        index for index in theirs.keys() | ours.keys() if theirs.get(index) != ours.get(index)
-    )
+    indices = theirs.keys() | ours.keys()
+    differing = sorted(index for index in indices if theirs.get(index) != ours.get(index))
     examples = []
     for index in differing[:_LONGEST_NAMED]:
         of_base = _quoted(theirs.get(index))
@@ -369,10 +368,10 @@ def extended(
     for content in contents:
         for entry in _entries(content):
             entries_by_content.setdefault(entry.get("content"), entry)
-    entries = {
-        token: {**_DEFAULT, **entries_by_content.get(token, {}), "id": index, "content": token}
-        for token, index in added.items()
-    }
+    entries = {}
+    for token, index in added.items():
+        entry = entries_by_content.get(token, {})
+        entries[token] = {**_DEFAULT, **entry, "id": index, "content": token}
     changes: dict[str, dict[str, object]] = {}
     if "tokenizer.json" in files:
         before = _entries(files["tokenizer.json"])

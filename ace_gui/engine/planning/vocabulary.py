@@ -373,9 +373,10 @@ class _Extended:
             if not token_row.zero and not token_row.model:
                 continue
             if token in self.ours.held and not token_row.force:
-                lacking = [
-                    vocabulary.name for vocabulary in self.known if token not in vocabulary.held
-                ]
+                lacking = []
+                for vocabulary in self.known:
+                    if token not in vocabulary.held:
+                        lacking.append(vocabulary.name)
                 if lacking and token_row.model != _BASE:
                     raise RecipeError(
                         f"The base has the token {plain(token)!r}, which {plain(lacking[0])} lacks;"

@@ -143,9 +143,10 @@ def sanity_table(sanity: SanityResult) -> ReportTable:
 
 def role_table(content: Content) -> ReportTable | None:
     """γ by role; None for methods without γ."""
-    over = Counter(
-        row.role for row in content.merged_rows if content.regime(row) is Regime.HETEROGENEOUS
-    )
+    over = Counter[str]()
+    for row in content.merged_rows:
+        if content.regime(row) is Regime.HETEROGENEOUS:
+            over[row.role] += 1
     rows = []
     for role, gammas in gammas_by_role(content).items():
         cells = [
