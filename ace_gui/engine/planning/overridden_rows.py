@@ -279,17 +279,18 @@ class _OverrideRules:
         words = []
         recipe = self.recipe
         if row.is_merged:
-            same = choice.method == recipe.merge_method
-            if same:
+            if choice.method == recipe.merge_method:
                 defaults = recipe.parameters
             else:
                 defaults = {}
-            words = [] if same else [f"not {get_method(recipe.merge_method).title}"]
-            chosen = choice.values.items()
-            words += [f"{n} {v}" for n, v in chosen if n not in defaults or defaults[n] != v]
+                words.append(f"not {get_method(recipe.merge_method).title}")
+            for name, value in choice.values.items():
+                if name not in defaults or defaults[name] != value:
+                    words.append(f"{name} {value}")
             for expert, values in choice.own.items():
                 words += [f"{parameter} of {expert} {value}" for parameter, value in values.items()]
-            words += describe_after(choice.after) if shaped else []
+            if shaped:
+                words += describe_after(choice.after)
         if row.disposition is not Disposition.BASE:
             weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
             words += [f"weight of {n} {w:g}" for n, w in choice.weights.items() if w != weights[n]]

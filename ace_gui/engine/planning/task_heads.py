@@ -98,16 +98,18 @@ def with_heads(
     merges = recipe.heads is Heads.MERGE or (
         recipe.heads is Heads.AUTO and one_task and recipe.scope == DEFAULT
     )
-    rules_of = {n: _rules_for(head, base, recipe) for n, head in heads.items() if not merges}
-    merged = set(heads) if merges else {name for name, rules in rules_of.items() if rules}
-    extras = {n for n in shared if n not in heads and _goes_along(shared[n], base, experts, recipe)}
-    added = merged | (extras if merged or not any(map(_heads_of, experts)) else set())
+    merged = set(heads)
+    rules_of = {}
+    if not merges:  # only those that a rule merges
+        rules_of = {name: _rules_for(head, base, recipe) for name, head in heads.items()}
+        merged = {name for name, rules in rules_of.items() if rules}
+    added = merged | _companions(merged, shared, base, experts, recipe)
     changes = _config_changes(base, experts) if added else {}
     new = []  # in the order of the files, on which the order in the output depends
-    for name, head in shared.items():
-        has_shape = base.has(name) and head.info.shape == base.shape(name)
+    for name, tensor in shared.items():
+        has_shape = base.has(name) and tensor.info.shape == base.shape(name)
         if name in added and not has_shape:
-            new.append(head)
+            new.append(tensor)
     if recipe.heads is not Heads.AUTO:
         why = f"as the recipe says (heads: {recipe.heads.value})"
     elif not merges and recipe.scope != DEFAULT:
@@ -275,6 +277,23 @@ def _rules_for(head: _Shared, base: OpenedModel, recipe: Recipe) -> frozenset[in
         if not any(rule.holds_for(name, traits.role, traits.block) for name, traits in non_heads):
             indices.append(index)
     return frozenset(indices)
+
+
+def _companions(
+    merged_heads: Collection[str],
+    shared: Mapping[str, _Shared],
+    base: OpenedModel,
+    experts: Sequence[OpenedModel],
+    recipe: Recipe,
+) -> set[str]:
+    """Tensors other than heads that are added to the base; none if all experts' heads are kept."""
+    if not merged_heads and any(_heads_of(expert) for expert in experts):
+        return set()
+    companions = set()
+    for name, tensor in shared.items():
+        if not tensor.is_head and _goes_along(tensor, base, experts, recipe):
+            companions.add(name)
+    return companions
 
 
 def _goes_along(
