@@ -133,9 +133,9 @@ def _print_lines(lines: list[tuple[str, ...]], console: Console) -> None:
     """Print columns of text; a line that is too long for a terminal is cut at its end."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     for line in lines:
-        cells = (
-            cell.ljust(width) for cell, width in zip(map(printable, line), widths, strict=True)
-        )
+        cells = []
+        for cell, width in zip(line, widths, strict=True):
+            cells.append(printable(cell).ljust(width))
         text = Text("  ".join(cells).rstrip())
         text.stylize("bold", 0, len(line[0]))
         if console.is_terminal:

@@ -420,9 +420,8 @@ class FisherSums:
         require_probabilities(evaluator.data.kind, evaluator.data.name)
         named = dict(evaluator.model.named_parameters(remove_duplicate=False))
         names = sorted({piece[0] for parts in self._pieces.values() for piece in parts})
-        before = [
-            (parameter, parameter.requires_grad) for parameter in evaluator.model.parameters()
-        ]
+        parameters = list(evaluator.model.parameters())
+        needed_gradients = [parameter.requires_grad for parameter in parameters]
         evaluator.model.requires_grad_(False)
         for name in names:
             named[name].requires_grad_(True)
@@ -433,8 +432,8 @@ class FisherSums:
                     self._examples += count
                     yield count
         finally:
-            for parameter, was in before:
-                parameter.requires_grad_(was)
+            for parameter, needed in zip(parameters, needed_gradients, strict=True):
+                parameter.requires_grad_(needed)
 
     def result(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """The means by the base's names, in its shapes, and the number of examples."""

@@ -398,7 +398,9 @@ def _refuse_unaddressed(
     Loading joins or divides them, or they have rows of tokens that the base lacks.
     """
     base = prepared.base
-    pieces = Counter(row.module for rows in base.architecture.modules.values() for row in rows)
+    pieces = Counter[str]()
+    for stored_rows in base.architecture.modules.values():
+        pieces.update(stored.module for stored in stored_rows)
     rebuilt = (name for name in tensors if _is_rebuilt(base.architecture, name, pieces))
     names = [name for name in rebuilt if any(_differs(prepared, row) for row in rows[name])]
     if names:

@@ -335,7 +335,10 @@ def _answers(
             at += row.rows
     shapes = base.checkpoint.tensors
     for name in adapter.deltas:
-        if name not in shapes and name not in parts and (of_experts := _experts_of(name, shapes)):
+        if name in shapes or name in parts:
+            continue
+        of_experts = _experts_of(name, shapes)
+        if of_experts:
             parts[name] = of_experts
     exact = {name: name for name in adapter.names if name in parts}
     taken = {piece.tensor for name in exact for piece in parts[name]}

@@ -124,10 +124,11 @@ def _base_among(
         return next((index for index, model in enumerate(models) if model.path == base), None)
     names = {i: model_name(models[i].path).lower() for i, shape in enumerate(shapes) if shape}
     named = {name for model in models for name in _named_bases(model.path)}
+    words_of_base = {"base", "pretrained"}
     candidates = (
         [i for i, name in names.items() if name in ("base", "base-model")],
         [i for i, name in names.items() if name in named],
-        [i for i, n in names.items() if {"base", "pretrained"} & set(re.split(r"[-_]", n))],
+        [i for i, name in names.items() if not words_of_base.isdisjoint(re.split(r"[-_]", name))],
     )
     return next((indices[0] for indices in candidates if len(indices) == 1), None)
 
