@@ -378,10 +378,10 @@ def _routes(folder: Path) -> Iterator[str]:
 def _plain(path: Path, name: str) -> str:
     """``name`` from the list at ``path``. Raises CheckpointError if it may leave the folder."""
     parts = name.split("/")
-    plain = name.isprintable() and all(  # which also excludes lone surrogates
-        part and not part.startswith((".", "~")) and not set(part) & set('\\:*?"<>|')
-        for part in parts
-    )
+    plain = name.isprintable()  # which also excludes lone surrogates
+    for part in parts:
+        if not part or part.startswith((".", "~")) or set(part) & set('\\:*?"<>|'):
+            plain = False
     home = path.parent
     inside = plain and (home / name).resolve() == home.resolve() / name
     if not inside or len(parts) > _DEEPEST:

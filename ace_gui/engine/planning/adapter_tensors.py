@@ -250,12 +250,10 @@ def _owners(
 
     Raises RecipeError if PEFT would add a list of modules, which it does not load.
     """
-    parameters = (item.parameter for item in changed)
-    listed = [
-        written_parameter
-        for written_parameter in parameters
-        if not _is_beside(written_parameter, factored)
-    ]
+    listed = []
+    for item in changed:
+        if not _is_beside(item.parameter, factored):
+            listed.append(item.parameter)
     written_names = chain.from_iterable(parameter.names for parameter in listed)
     names = tuple({owner_of(name) for name in written_names})
     matched = {module for module in modules if names and module.endswith(names)}
