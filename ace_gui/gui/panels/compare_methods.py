@@ -10,7 +10,6 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QAbstractItemView, QSplitter, QStackedWidget, QWidget
 
 from ace_gui.engine.contract.events import CompareProgress, MethodCompared
-from ace_gui.gui.control.merge_times import MergeTimes
 from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.models.scores_models import ComparedModel
 from ace_gui.gui.panels.job_page import RunButton, merges_of
@@ -51,7 +50,9 @@ class CompareMethodsPanel(QWidget):
 
     pair_wanted = Signal(object, object)
 
-    def __init__(self, session: Session, comparison: MethodComparison, times: MergeTimes) -> None:
+    def __init__(
+        self, session: Session, comparison: MethodComparison, choices: MergeChoices
+    ) -> None:
         super().__init__()
         self._session = session
         self._comparison = comparison
@@ -62,7 +63,7 @@ class CompareMethodsPanel(QWidget):
         """What the plots have drawn."""
         self._barred: list[MethodCompared] = []
         self._spotted: list[MethodCompared] = []
-        self.choices = MergeChoices(session, times)
+        self.choices = choices
         self.start = RunButton("Compare", self._begin, comparison.stop)
         self.status = muted_label()
         self.model = ComparedModel(self)
@@ -182,7 +183,8 @@ class CompareMethodsPanel(QWidget):
         right = pane(down(heading("Results"), (self._results, 1), self.status, actions))
         parts = choices_pane, right
         columns = split(*parts, sizes=(250, 900), gap=2 * GAP, lines=TWO_COLUMNS)
-        self.setLayout(down(scroll_area("Comparison of methods", columns, tabs=False)))
+        page = scroll_area("Comparison of methods", columns, tabs=False)
+        self.setLayout(down(page, margins=(8, 8, 8, 8)))
         on_font_change(self, self._measure)
 
     def _measure(self, metrics: QFontMetrics) -> None:

@@ -40,6 +40,7 @@ from ace_gui.gui.panels.notice import Notice
 WIDTH: Final = 272  # px, scaled with the font size
 STAYS: Final = 6_000  # ms; errors, warnings and questions stay until they are dismissed
 _SLIDE: Final = 160  # ms
+_SETTLED: Final = 500  # ms after which the page that a message came with is laid out
 _MARGIN: Final = 8  # px
 
 _CELL: Final = 16
@@ -76,6 +77,8 @@ class Toast(QObject):
         self._subject = subject
         self._clock = QTimer(self, singleShot=True, interval=STAYS)
         self._clock.timeout.connect(notice.hide)
+        self._settling = QTimer(self, singleShot=True, interval=_SETTLED)
+        self._settling.timeout.connect(self._place_again)
         self._slide = QPropertyAnimation(notice, b"pos", self)
         self._slide.setEasingCurve(QEasingCurve.Type.OutCubic)
         notice.shown.connect(self._show)
@@ -98,6 +101,7 @@ class Toast(QObject):
 
     def _show(self) -> None:
         self._wind_up()
+        self._settling.start()
         self._place(self._spoken_of())
         self._notice.raise_()
         end = self._notice.pos()
