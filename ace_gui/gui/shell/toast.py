@@ -48,8 +48,8 @@ _CELL: Final = 16
 _CONTROL: Final = 1000
 _ROW: Final = 100
 _WORDS: Final = 1
-"""What a place costs for each cell of a control, of a list's rows, or of a text that it covers. A
-cell of distance from what the toast speaks of costs 1."""
+"""What a place costs for each cell of a control, of a list's rows or what a question is about, or
+of a text that it covers. A cell of distance from what the toast speaks of costs 1."""
 _CONTROLS: Final = (
     QAbstractButton,
     QAbstractSpinBox,
@@ -148,11 +148,9 @@ class Toast(QObject):
             is_here = widget.isVisible() and widget.window() is ground.window()
             if cost and is_here and not self._notice.isAncestorOf(widget):
                 yield _visible_part(widget, ground), cost
-        focused = self._focused()
-        subject = self._subject()
-        for needed in (focused, None if self._notice.passes else subject):
-            if needed is not None and needed.isVisible() and ground.isAncestorOf(needed):
-                yield _visible_part(needed, ground), _CONTROL
+        subject = None if self._notice.passes else self._subject()
+        if subject is not None and subject.isVisible() and ground.isAncestorOf(subject):
+            yield _visible_part(subject, ground), _ROW
 
     def _spoken_of(self) -> QRect:
         """Where what the message speaks of is; the lower left corner if that is not known."""
