@@ -36,7 +36,7 @@ from ace_gui.gui.widgets.tables import FittedTable, save_table
 
 _TABLE = 6  # in text lines: minimum height of the table
 _PLOT = 12  # in text lines: minimum height of each plot
-_RESULTS = 10  # in text lines: minimum height of the part in which table and plots scroll
+_RESULTS = 16  # in text lines: minimum height of the results, in which table and plots scroll
 _ONE_ROW = 34  # in text lines: below this width the plots are stacked
 _PAIR = "Compare the two selected merges layer by layer"
 _NOTHING = (
@@ -180,15 +180,15 @@ class CompareMethodsPanel(QWidget):
         self._results = QStackedWidget(self)
         self._results.addWidget(self._nothing)
         self._results.addWidget(area)
-        right = pane(down(heading("Results"), (self._results, 1), self.status, actions))
-        parts = choices_pane, right
+        self._right = pane(down(heading("Results"), (self._results, 1), self.status, actions))
+        parts = choices_pane, self._right
         columns = split(*parts, sizes=(250, 900), gap=2 * GAP, lines=TWO_COLUMNS)
         page = scroll_area("Comparison of methods", columns, tabs=False)
         self.setLayout(down(page, margins=(8, 8, 8, 8)))
         on_font_change(self, self._measure)
 
     def _measure(self, metrics: QFontMetrics) -> None:
-        parts = (self.table, self.bars, self.scatter, self._results)
+        parts = (self.table, self.bars, self.scatter, self._right)
         for part, lines in zip(parts, (_TABLE, _PLOT, _PLOT, _RESULTS), strict=True):
             part.setMinimumHeight(lines * metrics.height())
 
