@@ -1,4 +1,4 @@
-"""The package reads at first sight: names, statements, fields and classes."""
+"""The package and its tests read at first sight: names, statements, fields and classes."""
 
 import ast
 import io
@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "ace_gui"
+import pytest
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "ace_gui"
 
 SAY_NOTHING = frozenset(
     (
@@ -20,10 +23,10 @@ SAY_NOTHING = frozenset(
 
 
 @cache
-def _files() -> dict[str, str]:
+def _files(folder: Path = PACKAGE) -> dict[str, str]:
     return {
-        path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted(PACKAGE.rglob("*.py"))
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*.py"))
     }
 
 
@@ -39,11 +42,23 @@ def test_a_file_has_one_subject() -> None:
     assert {file: count for file, count in lines.items() if count > 520} == {}
 
 
-def test_names_say_what_a_thing_is() -> None:
+def test_a_function_fits_on_a_screen() -> None:
+    """No function has more than 45 lines."""
+    long_functions = []
+    for file, node in _nodes():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            if node.end_lineno - node.lineno >= 45:
+                long_functions.append(f"{file}:{node.lineno} {node.name}")
+    assert long_functions == []
+
+
+@pytest.mark.parametrize("folder", [PACKAGE, TESTS], ids=["package", "tests"])
+def test_names_say_what_a_thing_is(folder: Path) -> None:
     """At most 2 of 1 000 names are words that say nothing; a few are sides, or parts of a whole."""
     names = 0
     files: Counter[str] = Counter()
-    for file, text in _files().items():
+    for file, text in _files(folder).items():
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.NAME:
                 names += 1

@@ -16,8 +16,9 @@ GUARD: Final = 1e-12
 NO_CHANGE: Final = 1e-10
 """An expert with at most this share of the median energy numerically does not change a tensor.
 
-In norms this is 1e-5. Fine-tuning moves weights by about 1e-3 to 1e-2 of their size. Such a change
-is therefore no larger than the rounding of the float32 weights (6e-8 of their size).
+In norms this is 1e-5. Fine-tuning usually moves weights by 1e-3 to 1e-2 of their size. An expert's
+change that is 1e-5 of a usual one is 1e-8 to 1e-7 of the weights' size. That is about the rounding
+of float32 weights (6e-8).
 """
 
 
@@ -73,12 +74,13 @@ def _changed(energies: Sequence[float]) -> tuple[int, ...]:
     return tuple(t for t, value in enumerate(energies) if value > threshold)
 
 
-def gamma_near_pole(gamma: Any, mean_log: Any, tau: Any) -> Any:
-    """Whether γ exceeds τ only because the mean log energy is near 0.
+def heterogeneous_by_scale(gamma: Any, mean_log: Any, tau: Any) -> Any:
+    """Whether γ exceeds τ by scale alone: only because the mean log energy is near 0.
 
-    γ is the variance of the log energies divided by their squared mean. If the variance alone is at
-    most τ, multiplying all task vectors by one factor would change the regime. All three are
-    numbers, or NumPy arrays; the result is then an array of truth values.
+    γ is the variance of the log energies divided by their squared mean. A common factor on all task
+    vectors leaves the variance as it is, and can move the mean to ±1 or further. With a variance of
+    at most τ, γ is then at most τ, too. All three arguments are numbers, or NumPy arrays; the
+    result is then an array of truth values.
     """
     variance = gamma * mean_log**2
     return (gamma > tau) & (variance <= tau)
@@ -88,22 +90,22 @@ USUAL_TAU: Final = 0.3
 """The published threshold, used to judge γ if there is no other."""
 
 
-def unreliable_gamma(gamma: Any, mean_log: Any, tau: float | None) -> Any:
-    """``gamma_near_pole``; if τ is None or infinite, it uses ``USUAL_TAU`` instead."""
+def by_scale_or_usual_tau(gamma: Any, mean_log: Any, tau: float | None) -> Any:
+    """``heterogeneous_by_scale``; if τ is None or infinite, ``USUAL_TAU`` takes its place."""
     if tau is None or math.isinf(tau):
         tau = USUAL_TAU
-    return gamma_near_pole(gamma, mean_log, tau)
+    return heterogeneous_by_scale(gamma, mean_log, tau)
 
 
 WHY_BY_SCALE: Final = (
     "the changes have norms near 1, where γ is large even if the experts hardly differ; in other "
     "units of the weights the layer would be homogeneous"
 )
-"""Why γ exceeds τ in ``gamma_near_pole``: γ is divided by the mean of ln E_t, and ln 1 = 0."""
+"""Why γ exceeds τ by scale alone: γ has the squared mean of ln E_t as its divisor, and ln 1 = 0."""
 
 
-def scale_alone_message(gamma: float, mean_log: float) -> str:
-    """The sentence for a tensor with ``gamma_near_pole``, without advice."""
+def by_scale_message(gamma: float, mean_log: float) -> str:
+    """The sentence for a tensor that is heterogeneous by scale alone, without advice."""
     return (
         f"Heterogeneous by scale alone, γ = {gamma:.3g}: {WHY_BY_SCALE} (mean log energy "
         f"{mean_log:.2g})."

@@ -48,19 +48,19 @@ class LeadingTriplets:
     triplets: Triplets
     """Vectors in float32; float64 singular values, not sorted where they are nearly equal."""
     errors_K: Tensor
-    """For each vector, the estimated square of its part outside the span of the K exact ones.
-    Infinite if the cut lies between equal singular values.
+    """For each vector of the matrix's shorter side, the estimated square of its part outside the
+    span of the K exact ones. Infinite if the cut lies between equal singular values.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolarFactor:
-    """F = C (CᵀC)^(−1/2) of columns C."""
+    """F = X (XᵀX)^(−1/2) of columns X."""
 
     factor_NK: Tensor
     """F, float32."""
     error: float
-    """Estimate of ‖δF W‖_F / ‖W‖_F, for the weights W of the columns."""
+    """Estimate of ‖δF W‖_F / ‖W‖_F, where the diagonal matrix W has a weight for each column."""
 
 
 def leading_in_float32(matrix_OI: Tensor, k: int) -> LeadingTriplets | None:
@@ -95,7 +95,7 @@ def leading_in_float32(matrix_OI: Tensor, k: int) -> LeadingTriplets | None:
 
 
 def _decompose_again_(wide_RC: Tensor, vectors_RR: Tensor, squares_R: Tensor, near: slice) -> None:
-    """Rotate some eigenvectors of M Mᵀ into those of the matrix projected onto them.
+    """Rotate the eigenvectors ``near`` the cut into those of M Mᵀ projected onto them.
 
     Float32 mixes directions whose eigenvalues differ by less than about 1e-6 of the largest one.
     """
@@ -111,16 +111,19 @@ def _cut_errors(
     """‖δu‖² of the K leading eigenvectors of M Mᵀ, which follow the S = ``cut`` smaller ones.
 
     To first order, H = Vᵀ M Mᵀ V − Λ turns a leading direction j into a smaller one i by
-    H_ji / (λ_j − λ_i). Among the directions ``near`` the cut, H is only rounding.
+    H_ji / (λ_j − λ_i). The mean of H_ji² over the smaller directions stands for that of each i.
+    Among the directions ``near`` the cut, H is only rounding.
     """
     if not cut:
         return torch.zeros_like(squares_R)
-    h_squares_K = row_errors(wide_RC, vectors_RR, squares_R, slice(0, cut))[cut:]
+    mean_h_squares_K = row_errors(wide_RC, vectors_RR, squares_R, slice(0, cut))[cut:]
     gaps_KS = squares_R[cut:, None] - squares_R[None, :cut]
-    squared_turns_KS = h_squares_K[:, None] / gaps_KS.square()
+    squared_turns_KS = mean_h_squares_K[:, None] / gaps_KS.square()
     rounding = NEAR_CUT_ROUNDING * squares_R[cut]
-    near_leading = slice(0, near.stop - cut)  # of K, which begin at the cut
-    near_smaller = slice(near.start, None)  # of S, which end there
+    # ``near`` counts from the smallest of all R directions. The S smaller ones have the same
+    # indices, from 0 to the cut; the K leading ones follow, and their own indices begin at 0.
+    near_smaller = slice(near.start, cut)
+    near_leading = slice(0, near.stop - cut)
     near_gaps = gaps_KS[near_leading, near_smaller]
     squared_turns_KS[near_leading, near_smaller] = (rounding / near_gaps).square()
     return squared_turns_KS.sum(dim=1)
@@ -129,11 +132,11 @@ def _cut_errors(
 def polar_in_float32(
     columns_NK: Tensor, weights_K: Tensor, errors_K: Tensor, block: int
 ) -> PolarFactor | None:
-    """F = C (CᵀC)^(−1/2) of float32 columns C; None if they are nearly dependent.
+    """F = X (XᵀX)^(−1/2) of float32 columns X; None if they are nearly dependent.
 
-    ``weights_K``: W. ``block``: the number of columns of one expert, which follow each other and
-    are orthonormal among themselves, but for rounding.
-    ``errors_K``: ‖δc‖² of each column for any other reason; float64.
+    ``weights_K``: the diagonal of W, a weight for each column. ``block``: the number of columns of
+    one expert, which follow each other and are orthonormal among themselves, but for rounding.
+    ``errors_K``: ‖δx‖² of each column x for any other reason; float64.
     """
     gram_KK = gram(columns_NK)
     errors_K = errors_K + _orthonormality_errors(gram_KK, block)
@@ -146,11 +149,15 @@ def polar_in_float32(
         small = slice(0, small_count)
         projected_NS = times(columns_NK, rows_KK[small].mT)
         _, values_S, rotation_SS = torch.linalg.svd(projected_NS, full_matrices=False)
+        # Largest first, unlike the others; from here on, the order does not matter.
         values_K[small] = values_S
         rows_KK[small] = times(rotation_SS, rows_KK[small])
     if float(values_K.min()) <= SMALLEST_SHARE * float(values_K.max()):
         return None
-    factor_NK = times(columns_NK, gram(rows_KK / values_K.sqrt()[:, None]))
+    # With the rows Vᵀ and values s: (XᵀX)^(−1/2) = V s⁻¹ Vᵀ, the Gram matrix of Vᵀ / √s.
+    inverse_root_KK = gram(rows_KK / values_K.sqrt()[:, None])
+    factor_NK = times(columns_NK, inverse_root_KK)
+    del inverse_root_KK
     shares_K = weights_K / torch.linalg.vector_norm(weights_K)
     squared_shares_K = shares_K.square()
     passed_on_square = _passed_on_square(
@@ -161,10 +168,10 @@ def polar_in_float32(
 
 
 def _orthonormality_errors(gram_KK: Tensor, block: int) -> Tensor:
-    """‖δc‖² of each column, for the nearest columns that are orthonormal in each block.
+    """‖δx‖² of each column x, for the nearest columns that are orthonormal in each block.
 
-    These are C (1 − E/2) to first order, with E = CᵀC − 1 of the block, so ‖δc‖² is a quarter of
-    the square of E's column.
+    These are X (1 − E/2) to first order, with E = XᵀX − 1 of the block. Thus ‖δx‖² is a quarter of
+    the squared norm of E's column.
     """
     errors = []
     for start in range(0, len(gram_KK), block):
@@ -176,13 +183,14 @@ def _orthonormality_errors(gram_KK: Tensor, block: int) -> Tensor:
 
 
 def _passed_on_square(
-    rows_KK: Tensor, values_K: Tensor, errors_K: Tensor, squared_shares_K: Tensor, count: int
+    rows_KK: Tensor, values_K: Tensor, errors_K: Tensor, squared_shares_K: Tensor, dimensions: int
 ) -> float:
-    """‖δF W‖²_F for errors δC whose columns have random directions among ``count``.
+    """‖δF Ŵ‖²_F, with Ŵ = W / ‖W‖_F, for errors δX whose columns have random directions.
 
-    C = Q H, where H has the eigenvectors ``rows_KK`` and eigenvalues h. In their basis, to first
-    order, δF = Q Z + (1 − Q Qᵀ) δC H⁻¹ with Z_ij = (A_ij − A_ji) / (h_i + h_j) for A = Qᵀ δC.
-    ``squared_shares_K``: W², whose sum is 1.
+    X = Q H, where H has the eigenvectors ``rows_KK`` and eigenvalues h. In their basis, to first
+    order, δF = Q Z + (1 − Q Qᵀ) δX H⁻¹ with Z_ij = (A_ij − A_ji) / (h_i + h_j) for A = Qᵀ δX.
+    ``squared_shares_K``: the diagonal of Ŵ², whose sum is 1. ``dimensions``: N, the length of a
+    column.
     """
     squared_KK = rows_KK.square().double()
     # In the basis of the eigenvectors:
@@ -192,14 +200,15 @@ def _passed_on_square(
     pairs_KK = (basis_errors_K[:, None] + basis_errors_K) / squared_sums_KK * basis_shares_K
     within = float(pairs_KK.sum() - pairs_KK.diagonal().sum())  # Z_ii = 0
     outside = float((basis_errors_K * basis_shares_K / values_K.double().square()).sum())
-    return (within + (count - len(values_K)) * outside) / count
+    return (within + (dimensions - len(values_K)) * outside) / dimensions
 
 
 def _orthonormality_residual(factor_NK: Tensor, shares_K: Tensor) -> float:
-    """‖(FᵀF − 1) W‖_F, about a bound of ‖δF W‖_F for F = C B with a symmetric B.
+    """‖(FᵀF − 1) Ŵ‖_F, about a bound of ‖δF Ŵ‖_F, with Ŵ = W / ‖W‖_F.
 
-    C = Q H with orthonormal Q and positive H. For B near H⁻¹, δF = Q (H B − 1), and the entries of
-    H B − 1 are at most those of FᵀF − 1 in the basis of H's eigenvectors. The norm is estimated
+    X = Q H with orthonormal Q and positive H, and F = X (H⁻¹ + Δ) with a small symmetric Δ. Then
+    δF = Q H Δ, and to first order FᵀF − 1 = H Δ + Δ H. In the basis of H's eigenvectors the entries
+    are h_i Δ_ij and (h_i + h_j) Δ_ij, so those of H Δ are the smaller ones. The norm is estimated
     with P random vectors.
     """
     vectors_PK = random_rows(len(shares_K), shares_K.device) * shares_K

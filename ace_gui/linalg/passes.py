@@ -61,7 +61,7 @@ def centre_(delta_OI: Tensor) -> Tensor:
     return mean_1I
 
 
-def widened(
+def in_float64(
     matrix_BOI: Tensor, *, subtracted_B1I: Tensor | None = None
 ) -> Iterator[tuple[slice, Tensor]]:
     """Slices of consecutive outputs with their float64 copies; float64 input is not copied.
@@ -78,21 +78,21 @@ def widened(
         rows = slice(start, min(start + step, outputs))
         part_BNI = matrix_BOI[:, rows]
         if subtracted_B1I is None:
-            wide_BNI = part_BNI.to(torch.float64)
+            double_BNI = part_BNI.to(torch.float64)
         else:
-            wide_BNI = part_BNI - subtracted_B1I  # float64, as the row is
-        yield rows, wide_BNI
+            double_BNI = part_BNI - subtracted_B1I  # float64, as the row is
+        yield rows, double_BNI
 
 
 def norms(matrix_BOI: Tensor) -> Tensor:
     """Frobenius norm of every matrix (B), float64."""
     squares_B = matrix_BOI.new_zeros(len(matrix_BOI), dtype=torch.float64)
-    for _, part_BNI in widened(matrix_BOI):
+    for _, part_BNI in in_float64(matrix_BOI):
         squares_B += torch.linalg.vector_norm(part_BNI, dim=(1, 2)).square()
     return squares_B.sqrt_()
 
 
 def times_transposed(rows_BPI: Tensor, matrix_BOI: Tensor) -> Tensor:
     """rows · matrixᵀ in float64 (B × P × O), for a few float64 rows."""
-    parts = [product(rows_BPI, part_BNI.mT) for _, part_BNI in widened(matrix_BOI)]
+    parts = [product(rows_BPI, part_BNI.mT) for _, part_BNI in in_float64(matrix_BOI)]
     return torch.cat(parts, dim=2)

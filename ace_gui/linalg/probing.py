@@ -1,6 +1,7 @@
 """Random vectors that measure the error of an eigen-decomposition in float32.
 
-M is a matrix of N rows and C columns; N directions, I of them; P vectors, which are rows.
+M has N rows and C columns, and thus N directions. S of them are selected. P random vectors, which
+lie as rows.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ def times_vectors(matrix_NC: Tensor, vectors_PC: Tensor) -> Tensor:
 
 
 def row_errors(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, directions: slice) -> Tensor:
-    """The mean of H_ji² over the ``directions`` i, for every j; H = Vᵀ M Mᵀ V − Λ.
+    """The mean of H_ji² over the selected ``directions`` i, for every j; H = Vᵀ M Mᵀ V − Λ.
 
-    ``vectors_NN``: V, ``squares_N``: Λ, in float64. An error of V that mixes a large direction j
-    into a small one i is in H_ji; H_ij is small.
+    ``vectors_NN``: V, ``squares_N``: Λ, in float64. H is symmetric. If V has direction i turned by
+    a small angle ε towards j, and j away from i, then H_ji = ε (λ_j − λ_i).
     """
     count = len(squares_N[directions])
-    random_PI = random_rows(count, rows_NC.device)
-    random_PN = times_vectors(vectors_NN[:, directions], random_PI)
+    random_PS = random_rows(count, rows_NC.device)
+    random_PN = times_vectors(vectors_NN[:, directions], random_PS)
     mapped_PN = times_vectors(rows_NC, times_vectors(rows_NC.mT, random_PN))  # by M Mᵀ
     products_PN = times_vectors(vectors_NN.mT, mapped_PN)
-    products_PN[:, directions] -= random_PI * squares_N[directions]
+    products_PN[:, directions] -= random_PS * squares_N[directions]
     return products_PN.square().mean(dim=0) / count

@@ -158,8 +158,8 @@ def factor_per_matrix(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
 def matrices_at(batch_BNM: Tensor, indices: Sequence[int]) -> Tensor:
     """The matrices of a batch at these indices, without an index list, for which a GPU would wait.
 
-    The indices are different and ascending, so as many as there are matrices are all of them, and
-    nothing is copied.
+    The indices are different and ascending. If there are as many indices as matrices, they are all
+    matrices in their order, and nothing is copied.
     """
     if len(indices) == len(batch_BNM):
         return batch_BNM
@@ -218,28 +218,28 @@ def add_gram_(sum_NN: Tensor, matrix_KN: Tensor, *, alpha: Factor = 1.0) -> None
 
 
 def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, diagonal: list[slice]) -> None:
-    """Add ``alpha`` · rows rowsᵀ to the blocks on and above these of the diagonal.
+    """Add ``alpha`` · rows rowsᵀ to a square part of the sum, but not below its diagonal blocks.
 
-    Halves the diagonal recursively, because the largest products are the fastest: the first half's
-    rows times the second half's columns lie above the diagonal, and a single block lies on it.
+    ``diagonal``: consecutive ranges, of which each is both the rows and the columns of a diagonal
+    block. They are halved recursively, because the largest products are the fastest: all rows of
+    the first half times all columns of the second half are one product above the diagonal.
     """
     if not diagonal:
         return
-    half = len(diagonal) // 2
     if len(diagonal) == 1:
-        row_blocks = diagonal
-        column_blocks = diagonal
+        rows = diagonal[0]
+        columns = diagonal[0]
     else:
-        row_blocks = diagonal[:half]
-        column_blocks = diagonal[half:]
-    rows = slice(row_blocks[0].start, row_blocks[-1].stop)
-    columns = slice(column_blocks[0].start, column_blocks[-1].stop)
+        half = len(diagonal) // 2
+        first_half = diagonal[:half]
+        second_half = diagonal[half:]
+        _add_upper_(sum_NN, rows_NK, alpha, first_half)
+        _add_upper_(sum_NN, rows_NK, alpha, second_half)
+        rows = slice(first_half[0].start, first_half[-1].stop)
+        columns = slice(second_half[0].start, second_half[-1].stop)
     left_NK = rows_NK[..., rows, :]
     right_NK = rows_NK[..., columns, :]
     add_product_(sum_NN[..., rows, columns], left_NK, right_NK.mT, alpha)
-    if len(diagonal) > 1:
-        _add_upper_(sum_NN, rows_NK, alpha, row_blocks)
-        _add_upper_(sum_NN, rows_NK, alpha, column_blocks)
 
 
 def mirror_(matrix_NN: Tensor) -> Tensor:

@@ -116,8 +116,9 @@ def root_spectrum(matrix_OI: Tensor, floor: float, limit: float) -> RootSpectrum
         # The sum of the singular values of M is ‖M'‖².
         allowed = (limit / SAFETY) ** 2 * float(eigen.values.double().clamp_(min=0).sqrt().sum())
         root = _fourth_root(wide_RC, eigen, floor / norm, allowed, LEVELS)
-        if root is None or root.map_NN is None:  # at this level there is a map if there is a root
+        if root is None:
             return None
+        assert root.map_NN is not None  # only a level below this one may leave it out
         rooted_RC = times(root.map_NN, wide_RC)
     new_norm = math.sqrt(energy(rooted_RC))
     error = SAFETY * math.sqrt(root.error_square) / new_norm + LEAST_ERROR
@@ -156,10 +157,10 @@ def _fourth_root(
     if count:
         error_square += _separate_(rows_NC, vectors_NN, squares_N, count)
         small_KC = times(vectors_NN[:, :count].mT, rows_NC)
+        # What the rotation leaves of H between each large direction j and the small ones i. Two
+        # small directions have their error in ``small``, and two large ones in ``errors_N``.
         mixed_h_squares_N = row_errors(rows_NC, vectors_NN, squares_N, slice(0, count))
-        # What is left of H between small and large directions. Pairs of two small ones are not in
-        # it, as ``small`` has their error.
-        mixed_h_squares_N[:count] = 0
+        mixed_h_squares_N[:count] = 0  # no small j
         small = _of_small(small_KC, values_N[:count], floor, allowed, levels)
         if small is None:
             return None
@@ -167,8 +168,10 @@ def _fourth_root(
         values_N = torch.cat([small.values_N, values_N[count:]])
         factors_N = torch.cat([small.factors_N, factors_N[count:]])
         mixed_errors_N = _pair_errors(values_N.square(), factors_N, mixed_h_squares_N)
-        error_square += small.error_square + float(mixed_errors_N[:count].sum())
-    # Rounding of the entries of F, whose mean square is that of the factors.
+        mixed_error_square = float(mixed_errors_N[:count].sum())  # no large i
+        error_square += small.error_square + mixed_error_square
+    # Rounding of the entries of F: the mean sum of squares of a row of F is the mean square of the
+    # factors.
     error_square += MAP_ROUNDING**2 * energy(rows_NC) * float(factors_N.square().mean())
     if error_square > allowed or math.isnan(error_square):
         return None
@@ -183,7 +186,8 @@ def _fourth_root(
 def _factors(values_N: Tensor, resolution: float, floor: float) -> Tensor:
     """σ^(−½) of singular values σ, as far as they are resolved; 0 for those up to the floor."""
     factors_N = values_N.clamp(min=resolution).rsqrt()
-    if floor > resolution:  # a lower one is for the next level, whose values are less blurred
+    # A lower floor is left to the next level, at which the small values are less blurred.
+    if floor > resolution:
         factors_N[values_N <= floor] = 0
     return factors_N
 
@@ -239,8 +243,9 @@ def _count_of_small(
     squares_N: Tensor, h_squares_N: Tensor, errors_N: Tensor, allowed: float
 ) -> int:
     """How many of the smallest directions to decompose again, so that the others are allowed."""
-    # What ``_separate_`` leaves of a direction j if all smaller ones are separated from it: each is
-    # mixed into it by H_ji / λ_j.
+    # What ``_separate_`` leaves of a direction j if all smaller ones are separated from it: each of
+    # them is turned by about H_ji / λ_j. The sum of the squared turns is the second order: the
+    # share of direction j that is wrong. Its singular value in M' is λ_j^¼.
     smaller_count_N = torch.arange(len(h_squares_N), device=h_squares_N.device)
     second_order_N = smaller_count_N * h_squares_N / squares_N.square()
     separation_N = second_order_N.square() * squares_N.sqrt()
@@ -251,10 +256,11 @@ def _count_of_small(
 
 
 def _separate_(rows_NC: Tensor, vectors_NN: Tensor, squares_N: Tensor, count: int) -> float:
-    """Rotate the ``count`` smallest directions and the others, so that H has nothing of both.
+    """Rotate the ``count`` smallest directions and the others, so that H_ji = 0 between them.
 
-    To first order; returns an estimate of ‖δM'‖² for what this leaves. Pairs of nearly equal
-    eigenvalues are not separated entirely, but they do no harm.
+    That holds to first order. Returns an estimate of ‖δM'‖² for the second order, by the formula
+    that ``_count_of_small`` explains. Pairs of nearly equal eigenvalues are not separated entirely,
+    but they do no harm.
     """
     small_NK = vectors_NN[:, :count]
     large_NJ = vectors_NN[:, count:]

@@ -67,18 +67,20 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
     for index, block in enumerate(diagonal):
         lower_BNN, info_B = torch.linalg.cholesky_ex(matrix_BII[:, block, block])
         failed_B |= info_B != 0
+        # If all have failed, none of the inverses is used. Only a processor knows it at once: a GPU
+        # would have to wait for the answer.
         if matrix_BII.device.type == "cpu" and bool(failed_B.all()):
             break
         eye_NN = torch.eye(lower_BNN.shape[-1], dtype=lower_BNN.dtype, device=lower_BNN.device)
         inverses.append(torch.linalg.solve_triangular(lower_BNN, eye_NN, upper=False))
         right_of_block = matrix_BII[:, block, block.stop :]
         right_of_block.copy_(product(inverses[-1], right_of_block))
-        for rows in diagonal[index + 1 :]:
+        for later in diagonal[index + 1 :]:
             # Subtract what this block's rows of Lᵀ add to later rows, from the diagonal on.
-            upper_rows = matrix_BII[:, rows, rows.start :]
-            block_columns = matrix_BII[:, block, rows]
-            block_upper_rows = matrix_BII[:, block, rows.start :]
-            add_product_(upper_rows, block_columns.mT, block_upper_rows, -1.0)
+            later_rows = matrix_BII[:, later, later.start :]
+            block_rows_at_later = matrix_BII[:, block, later]
+            block_rows_from_later = matrix_BII[:, block, later.start :]
+            add_product_(later_rows, block_rows_at_later.mT, block_rows_from_later, -1.0)
     return inverses, failed_B
 
 

@@ -25,9 +25,9 @@ from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regim
 from ace_gui.engine.contract.plan import WORST_FIRST, Check, CheckVerdict
 from ace_gui.formatting import counted
 from ace_gui.linalg.heterogeneity import (
-    gamma_near_pole,
-    scale_alone_message,
-    unreliable_gamma,
+    by_scale_message,
+    by_scale_or_usual_tau,
+    heterogeneous_by_scale,
 )
 from ace_gui.recipe.values import Cap, ParameterValue
 
@@ -150,27 +150,27 @@ def layer_health(
     )
 
 
-def near_pole(statistics: LayerStatistics, tau: float) -> bool:
-    """Whether ``gamma_near_pole`` holds for a layer; False if its γ is unknown."""
+def by_scale_alone(statistics: LayerStatistics, tau: float) -> bool:
+    """Whether ``heterogeneous_by_scale`` holds for a layer; False if its γ is unknown."""
     if statistics.gamma is None or statistics.mean_log_energy is None:
         return False
-    return bool(gamma_near_pole(statistics.gamma, statistics.mean_log_energy, tau))
+    return bool(heterogeneous_by_scale(statistics.gamma, statistics.mean_log_energy, tau))
 
 
 BY_SCALE: Final = "heterogeneous by scale alone"
-"""Name of the regime of layers for which ``near_pole`` holds."""
+"""Name of the regime of layers for which ``by_scale_alone`` holds."""
 
 UNRELIABLE: Final = "γ is unreliable here"
 
 
 def gamma_unreliable(statistics: LayerStatistics, tau: float | None) -> bool:
-    """Whether γ depends more on the units of the weights than on the experts (``near_pole``).
+    """Whether γ depends more on the units of the weights than on the experts (``by_scale_alone``).
 
     ``tau``: the threshold; if None or infinite, the published one is used.
     """
     if statistics.gamma is None or statistics.mean_log_energy is None:
         return False
-    return bool(unreliable_gamma(statistics.gamma, statistics.mean_log_energy, tau))
+    return bool(by_scale_or_usual_tau(statistics.gamma, statistics.mean_log_energy, tau))
 
 
 def norm_ratio(report: LayerReport) -> float | None:
@@ -245,8 +245,8 @@ def _before(
         yield _note("Expert left out", _left_out_sentence(layer))
     if layer.gamma is None or tau is None or not layer.gamma > tau:
         return
-    if report is None and near_pole(layer, tau):
-        sentence = scale_alone_message(layer.gamma, layer.mean_log_energy or 0.0)
+    if report is None and by_scale_alone(layer, tau):
+        sentence = by_scale_message(layer.gamma, layer.mean_log_energy or 0.0)
         yield _warning("By scale alone", f"{sentence} Raise τ to treat it as homogeneous.")
     mean_energy = math.fsum(energies) / len(energies)
     if mean_energy < SMALL_ENERGY:

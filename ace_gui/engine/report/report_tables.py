@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ace_gui.engine.contract.declared_figures import GAMMA, DeclaredFigure, Place, figures_in
 from ace_gui.engine.contract.findings import LayerSpectrum, Regime
-from ace_gui.engine.contract.health import BY_SCALE, LayerHealth, near_pole
+from ace_gui.engine.contract.health import BY_SCALE, LayerHealth, by_scale_alone
 from ace_gui.engine.contract.matrix_figures import MARKS, Spectrum, model_cosines, spectral_figures
 from ace_gui.engine.contract.matrix_panels import merge_curves
 from ace_gui.engine.contract.model_figures import plan_changes
@@ -245,7 +245,7 @@ def _regime(content: Content, row: PlanRow) -> str:
         if regime is None:
             return NONE
         return regime.value
-    by_scale = regime is Regime.HETEROGENEOUS and near_pole(layer, tau)
+    by_scale = regime is Regime.HETEROGENEOUS and by_scale_alone(layer, tau)
     if by_scale:
         return BY_SCALE
     return regime.value

@@ -42,11 +42,9 @@ class MergeTimes(QObject):
             part.changed.connect(self._settle)
         engine.idle.connect(self._settle)
 
-    def of(self, inputs: Inputs) -> float | None:
-        """The seconds of a merge with these inputs; None if not known yet, or not possible."""
-        if inputs.base is None:
-            return None
-        return self._seconds.get(merge_key(inputs.recipe()))
+    def of(self, key: str) -> float | None:
+        """The seconds of the merge with this ``merge_key``; None if not known, or not possible."""
+        return self._seconds.get(key)
 
     def watch(self, wanted: Callable[[], Sequence[Inputs]]) -> None:
         """Estimate what ``wanted`` returns, one after another, while ``set_visible``."""

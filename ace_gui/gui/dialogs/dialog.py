@@ -39,6 +39,14 @@ class Dialog(QDialog):
         size = QSize(width, height) * (self.fontMetrics().height() if lines else scale())
         self.resize(size.boundedTo(self.screen().availableSize() * _OF_SCREEN))
 
+    def grow(self) -> None:
+        """Grow as far as the content now needs, and the screen allows."""
+        layout = self.layout()
+        if layout is not None:
+            layout.activate()
+        most = self.screen().availableSize() * _OF_SCREEN
+        self.resize(self.size().expandedTo(self.sizeHint()).boundedTo(most))
+
     def add_button(
         self, text: str, pressed: Callable[[], object], *, kind: str = "", tip: str = ""
     ) -> QPushButton:

@@ -354,6 +354,7 @@ class ExportDialog(Dialog):
         self._pages.setCurrentIndex(1)
         self.export_button.hide()
         self.close_button.setText("Close")
+        self.grow()
 
 
 def free_folder(parent: Path, name: str) -> Path:

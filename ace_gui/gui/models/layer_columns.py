@@ -20,7 +20,7 @@ from ace_gui.engine.contract.health import (
     BY_SCALE,
     UNRELIABLE,
     LayerHealth,
-    near_pole,
+    by_scale_alone,
 )
 from ace_gui.engine.contract.plan import WORST_FIRST, CheckVerdict, Disposition, PlanRow
 from ace_gui.formatting import number_text, shape_text
@@ -124,7 +124,7 @@ class LayerRow:
             return NONE
         if not self.gamma > tau:
             return "homogeneous"
-        scale = statistics is not None and near_pole(statistics, tau)
+        scale = statistics is not None and by_scale_alone(statistics, tau)
         if scale:
             return BY_SCALE
         return "heterogeneous"

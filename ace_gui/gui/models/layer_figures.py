@@ -25,7 +25,7 @@ from ace_gui.engine.contract.health import (
 from ace_gui.engine.contract.plan import CheckVerdict, PlanRow
 from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
-from ace_gui.linalg.heterogeneity import USUAL_TAU, gamma_near_pole
+from ace_gui.linalg.heterogeneity import USUAL_TAU, heterogeneous_by_scale
 from ace_gui.recipe.values import ParameterValue
 
 
@@ -60,7 +60,7 @@ class LayerFigures:
         """Whether each γ is unreliable, by the published threshold where there is none."""
         tau_L = self.tau_L(tau)
         judged_by = np.where(np.isinf(tau_L), USUAL_TAU, tau_L)
-        return np.asarray(gamma_near_pole(self.gamma_L, self.mean_log_L, judged_by))
+        return np.asarray(heterogeneous_by_scale(self.gamma_L, self.mean_log_L, judged_by))
 
 
 class MergedLayers(QObject):

@@ -9,7 +9,7 @@ from typing import Final
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.formatting import human_bytes
@@ -146,6 +146,8 @@ class AnswerCard(QWidget):
         self.state = muted_label()
         self.waiting = secondary_label()
         self.waiting.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        needs_no_room = QSizePolicy.Policy.Ignored
+        self.waiting.setSizePolicy(QSizePolicy.Policy.Preferred, needs_no_room)
         self.error = problem_label()
         self.facts = muted_label()
         self.copy = push_button("Copy", self._copy, kind="link", name=f"Copy: {model.title}")

@@ -10,7 +10,6 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QAbstractItemView, QSplitter, QStackedWidget, QWidget
 
 from ace_gui.engine.contract.events import CompareProgress, MethodCompared
-from ace_gui.gui.control.merge_times import MergeTimes
 from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.models.scores_models import ComparedModel
 from ace_gui.gui.panels.job_page import RunButton, merges_of
@@ -37,7 +36,7 @@ from ace_gui.gui.widgets.tables import FittedTable, save_table
 
 _TABLE = 6  # in text lines: minimum height of the table
 _PLOT = 12  # in text lines: minimum height of each plot
-_RESULTS = 10  # in text lines: minimum height of the part in which table and plots scroll
+_RESULTS = 16  # in text lines: minimum height of the results, in which table and plots scroll
 _ONE_ROW = 34  # in text lines: below this width the plots are stacked
 _PAIR = "Compare the two selected merges layer by layer"
 _NOTHING = (
@@ -51,7 +50,9 @@ class CompareMethodsPanel(QWidget):
 
     pair_wanted = Signal(object, object)
 
-    def __init__(self, session: Session, comparison: MethodComparison, times: MergeTimes) -> None:
+    def __init__(
+        self, session: Session, comparison: MethodComparison, choices: MergeChoices
+    ) -> None:
         super().__init__()
         self._session = session
         self._comparison = comparison
@@ -62,7 +63,7 @@ class CompareMethodsPanel(QWidget):
         """What the plots have drawn."""
         self._barred: list[MethodCompared] = []
         self._spotted: list[MethodCompared] = []
-        self.choices = MergeChoices(session, times)
+        self.choices = choices
         self.start = RunButton("Compare", self._begin, comparison.stop)
         self.status = muted_label()
         self.model = ComparedModel(self)
@@ -179,14 +180,15 @@ class CompareMethodsPanel(QWidget):
         self._results = QStackedWidget(self)
         self._results.addWidget(self._nothing)
         self._results.addWidget(area)
-        right = pane(down(heading("Results"), (self._results, 1), self.status, actions))
-        parts = choices_pane, right
+        self._right = pane(down(heading("Results"), (self._results, 1), self.status, actions))
+        parts = choices_pane, self._right
         columns = split(*parts, sizes=(250, 900), gap=2 * GAP, lines=TWO_COLUMNS)
-        self.setLayout(down(scroll_area("Comparison of methods", columns, tabs=False)))
+        page = scroll_area("Comparison of methods", columns, tabs=False)
+        self.setLayout(down(page, margins=(8, 8, 8, 8)))
         on_font_change(self, self._measure)
 
     def _measure(self, metrics: QFontMetrics) -> None:
-        parts = (self.table, self.bars, self.scatter, self._results)
+        parts = (self.table, self.bars, self.scatter, self._right)
         for part, lines in zip(parts, (_TABLE, _PLOT, _PLOT, _RESULTS), strict=True):
             part.setMinimumHeight(lines * metrics.height())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from ace_gui.gui.control.method_comparison import MethodComparison
 from ace_gui.gui.panels.compare_methods import CompareMethodsPanel
 from ace_gui.gui.panels.job_page import RunButton, merges_of, problem_label, show_problem
 from ace_gui.gui.panels.layer_panels import LayerPanel
+from ace_gui.gui.panels.merge_choices import MergeChoices
 from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.layers_plot import DifferencePlot, of_merges, of_models, relative
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
@@ -66,8 +67,9 @@ class ComparePage(QWidget):
     ) -> None:
         super().__init__()
         self._session = session
+        self._times = times
         self._makers: dict[int, Callable[[], QWidget]] = {
-            METHODS: lambda: CompareMethodsPanel(session, comparison, times),
+            METHODS: lambda: CompareMethodsPanel(session, comparison, self._choices),
             TWO_MERGES: lambda: ComparePanel(session),
             TWO_MODELS: lambda: TwoModelsPanel(session, two_models, contents),
         }
@@ -82,6 +84,11 @@ class ComparePage(QWidget):
         head = across(self.looks, None, margins=(8, 4, 8, 0))
         self.setLayout(down(card(pane(down(head, (self._pages, 1))))))
         self.show_look(METHODS)
+
+    @cached_property
+    def _choices(self) -> MergeChoices:
+        """The left half of the part about methods."""
+        return MergeChoices(self._session, self._times)
 
     @property
     def methods(self) -> CompareMethodsPanel:
@@ -109,9 +116,12 @@ class ComparePage(QWidget):
         self._turns.run(self._show(index))
 
     def _show(self, index: int) -> Generator[None, None, None]:
-        """Make a part and show it, each in a turn of the event loop."""
+        """Make a part and show it, each in a turn of the event loop, the largest in two."""
         if index not in self._parts:
             yield
+            if index == METHODS:
+                _ = self._choices
+                yield
             self._part(index)
             yield
         self._pages.setCurrentWidget(self._parts[index])

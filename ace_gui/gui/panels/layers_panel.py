@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.field_info import ParameterValue
 from ace_gui.formatting import counted
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.layer_columns import COLUMNS, GAMMA, REGIME, TENSOR, exported
@@ -365,6 +366,14 @@ class LayersPanel(QWidget):
             self.table.go_to(name)
 
 
+def _further_parameters(session: Session, method: str) -> Mapping[str, ParameterValue]:
+    """What the project sets for a method; nothing for its own, which a rule need not repeat."""
+    inputs = session.draft.inputs
+    if method == inputs.method:
+        return {}
+    return inputs.parameters.get(method, {})
+
+
 def layer_menu(
     session: Session, names: Collection[str], ask: Callable[[Override], object], parent: QWidget
 ) -> QMenu:
@@ -391,16 +400,12 @@ def layer_menu(
         group = methods.addMenu(family)
         group.setToolTipsVisible(True)
         for method in members:
-            inputs = session.draft.inputs
-            parameters = (
-                inputs.parameters.get(method.name, {}) if method.name != inputs.method else {}
-            )
+            parameters = _further_parameters(session, method.name)
             change = Override(
                 merge_method=method.name, disposition="merge", parameters=dict(parameters)
             )
-            offer(group, method.label(parameters.get("variant")), change).setToolTip(
-                tooltip(method.summary)
-            )
+            action = offer(group, method.label(parameters.get("variant")), change)
+            action.setToolTip(tooltip(method.summary))
     offer(menu, "&Average", Override(disposition="average"))
     offer(menu, "&Keep from the base", Override(disposition="base"))
     override = rule_for(layers, tensors, Override())

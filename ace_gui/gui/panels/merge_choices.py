@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -86,6 +86,10 @@ class MergeChoices(QWidget):
         self._offered_merges: tuple[object, ...] = ()
         self._merged: dict[_Key, str] = {}
         """The stores of finished merges by the method that stands for them."""
+        self._merge_keys: Mapping[_Key, str] = {}
+        """Of the methods in the list, for these inputs and methods."""
+        self._keyed_inputs: Inputs | None = None
+        self._keyed_methods: tuple[MethodInfo, ...] = ()
         self.methods = scroll_area("Methods to compare", tabs=False)
         self.parameter = Choice("Parameter to vary", {None: ("no parameter", "")})
         self.values = named(QLineEdit(placeholderText="0.1, 0.2, 0.5"), "Values to try")
@@ -218,17 +222,27 @@ class MergeChoices(QWidget):
 
     def _find_merged(self) -> dict[_Key, str]:
         """The stores of the finished merges that methods of the list stand for."""
-        inputs = self._session.draft.inputs
         stores = {merge_key(run.recipe): str(run.store) for run in self._finished_runs()}
-        merged: dict[_Key, str] = {}
         if not stores:
-            return merged
-        for method in self._offered:
-            for key, _ in _entries(method):
-                store = stores.get(merge_key(_under(inputs, *key).recipe()))
-                if store is not None:
-                    merged[key] = store
-        return merged
+            return {}
+        merge_keys = self._find_merge_keys()
+        return {key: stores[text] for key, text in merge_keys.items() if text in stores}
+
+    def _find_merge_keys(self) -> Mapping[_Key, str]:
+        """The ``merge_key`` of each method in the list, for the open models."""
+        draft = self._session.draft
+        inputs = draft.inputs
+        if inputs.base is None:
+            return {}
+        if self._keyed_inputs is not inputs or self._keyed_methods is not draft.methods:
+            self._keyed_inputs = inputs
+            self._keyed_methods = draft.methods
+            self._merge_keys = {
+                key: merge_key(_under(inputs, *key).recipe())
+                for method in self._offered
+                for key, _ in _entries(method)
+            }
+        return self._merge_keys
 
     def _add_runs(self, column: QWidget, layout: QVBoxLayout, group: QButtonGroup) -> None:
         self.run_boxes.clear()
@@ -265,15 +279,15 @@ class MergeChoices(QWidget):
 
     def _show_times(self) -> None:
         """Show how long the merges take; what is not known yet stays empty."""
-        inputs = self._session.draft.inputs
+        merge_keys = self._find_merge_keys()
         for key, label in self._time_labels.items():
             text = ""
             tip = _ESTIMATED
             if key in self._merged:
                 text = "merged"
                 tip = _FINISHED
-            elif inputs.base is not None:
-                seconds = self._times.of(_under(inputs, *key))
+            elif key in merge_keys:
+                seconds = self._times.of(merge_keys[key])
                 text = "" if seconds is None else f"≈ {duration(seconds)}"
             label.setText(text)
             label.setToolTip(tip)

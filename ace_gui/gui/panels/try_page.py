@@ -51,8 +51,8 @@ LENGTH: Final = 120  # tokens
 _TEXT: Final = "Type a text"
 _QUESTION: Final = "Type a question: every ticked model answers it, beside the others"
 _LOCAL: Final = "Nothing leaves this computer. Ctrl+Return sends."
-_TURN: Final = "Waits for its turn: one model answers after another."
-_UNTIL_ALL: Final = "Is shown when all have answered."
+_TURN: Final = "Waits for its turn."
+_UNTIL_ALL: Final = "Comes with the others."
 _BLIND: Final = (
     "Hides the names and mixes the order until you choose the best answer; the choices are counted."
 )

@@ -40,6 +40,7 @@ from ace_gui.gui.panels.notice import Notice
 WIDTH: Final = 272  # px, scaled with the font size
 STAYS: Final = 6_000  # ms; errors, warnings and questions stay until they are dismissed
 _SLIDE: Final = 160  # ms
+_SETTLED: Final = 500  # ms after which the page that a message came with is laid out
 _MARGIN: Final = 8  # px
 
 _CELL: Final = 16
@@ -47,8 +48,8 @@ _CELL: Final = 16
 _CONTROL: Final = 1000
 _ROW: Final = 100
 _WORDS: Final = 1
-"""What a place costs for each cell of a control, of a list's rows, or of a text that it covers. A
-cell of distance from what the toast speaks of costs 1."""
+"""What a place costs for each cell of a control, of a list's rows or what a question is about, or
+of a text that it covers. A cell of distance from what the toast speaks of costs 1."""
 _CONTROLS: Final = (
     QAbstractButton,
     QAbstractSpinBox,
@@ -76,6 +77,8 @@ class Toast(QObject):
         self._subject = subject
         self._clock = QTimer(self, singleShot=True, interval=STAYS)
         self._clock.timeout.connect(notice.hide)
+        self._settling = QTimer(self, singleShot=True, interval=_SETTLED)
+        self._settling.timeout.connect(self._place_again)
         self._slide = QPropertyAnimation(notice, b"pos", self)
         self._slide.setEasingCurve(QEasingCurve.Type.OutCubic)
         notice.shown.connect(self._show)
@@ -98,6 +101,7 @@ class Toast(QObject):
 
     def _show(self) -> None:
         self._wind_up()
+        self._settling.start()
         self._place(self._spoken_of())
         self._notice.raise_()
         end = self._notice.pos()
@@ -144,11 +148,9 @@ class Toast(QObject):
             is_here = widget.isVisible() and widget.window() is ground.window()
             if cost and is_here and not self._notice.isAncestorOf(widget):
                 yield _visible_part(widget, ground), cost
-        focused = self._focused()
-        subject = self._subject()
-        for needed in (focused, None if self._notice.passes else subject):
-            if needed is not None and needed.isVisible() and ground.isAncestorOf(needed):
-                yield _visible_part(needed, ground), _CONTROL
+        subject = None if self._notice.passes else self._subject()
+        if subject is not None and subject.isVisible() and ground.isAncestorOf(subject):
+            yield _visible_part(subject, ground), _ROW
 
     def _spoken_of(self) -> QRect:
         """Where what the message speaks of is; the lower left corner if that is not known."""

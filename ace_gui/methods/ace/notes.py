@@ -7,8 +7,8 @@ from typing import Final
 from ace_gui.ace_variants import LARGEST_RIDGE_MASS
 from ace_gui.linalg.heterogeneity import (
     Heterogeneity,
-    gamma_near_pole,
-    scale_alone_message,
+    by_scale_message,
+    heterogeneous_by_scale,
 )
 from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.problem import LayerEnergies, Precision, Refinement, Rule, Solution
@@ -111,8 +111,8 @@ def regime(heterogeneity: Heterogeneity, tau: float, ridge_mass: float) -> list[
     notes = []
     gamma = heterogeneity.gamma or 0.0
     mean = heterogeneity.mean_log_energy or 0.0
-    if gamma_near_pole(gamma, mean, tau):
-        notes.append(f"{scale_alone_message(gamma, mean)} Raise tau to treat it as homogeneous.")
+    if heterogeneous_by_scale(gamma, mean, tau):
+        notes.append(f"{by_scale_message(gamma, mean)} Raise tau to treat it as homogeneous.")
     if ridge_mass > LARGEST_RIDGE_MASS:
         notes.append(
             f"The ridge mass is {ridge_mass:.2g} (more than {LARGEST_RIDGE_MASS}), so that the "

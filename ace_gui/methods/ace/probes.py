@@ -14,7 +14,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.passes import times_transposed, widened
+from ace_gui.linalg.passes import in_float64, times_transposed
 from ace_gui.linalg.products import add_product_, moved, product
 
 PROBES: Final = 8
@@ -84,7 +84,7 @@ def probe(delta_BOI: Tensor, probes_PI: Tensor | None) -> tuple[Tensor, ProbedEx
     squared_BPI = torch.zeros_like(probes_BPI, memory_format=torch.contiguous_format)
     square_B = mean_B1I.new_zeros(layers)
     once = []
-    for _, part_BNI in widened(delta_BOI, subtracted_B1I=shift_B1I):
+    for _, part_BNI in in_float64(delta_BOI, subtracted_B1I=shift_B1I):
         square_B += torch.linalg.vector_norm(part_BNI, dim=(1, 2)).square()
         mean_B1I += part_BNI.sum(dim=1, keepdim=True)
         if probes_PI is not None:

@@ -14,11 +14,11 @@ from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regim
 from ace_gui.engine.contract.health import (
     BY_SCALE,
     WORST_SHOWN,
+    by_scale_alone,
     cap_ratio,
     gamma_unreliable,
     layer_health,
     model_health,
-    near_pole,
     norm_ratio,
 )
 from ace_gui.engine.contract.plan import CheckVerdict, Disposition
@@ -74,18 +74,18 @@ def test_a_gamma_that_only_the_pole_lifts_is_marked():
     near = statistics(0.9, 1.1, 1.3)
     assert near.gamma is not None
     assert near.gamma > 0.3
-    assert near_pole(near, 0.3)
+    assert by_scale_alone(near, 0.3)
     assert titles(near)["By scale alone"] is CheckVerdict.WARNING
     real = statistics(100.0, 1e-2, 1e4)
-    assert not near_pole(real, 0.3)
-    assert not near_pole(statistics(20.0, 21.0), 0.3)
+    assert not by_scale_alone(real, 0.3)
+    assert not by_scale_alone(statistics(20.0, 21.0), 0.3)
 
 
 @pytest.mark.parametrize("energies", [(0.9, 1.1, 1.3), (2.0, 2.2), (0.01, 5.0), (9.0, 0.2, 1.0)])
 def test_the_pole_is_where_the_merge_sees_it(energies: tuple[float, ...]):
     spread = heterogeneity(energies)
     warned = regime(spread, 0.3, ridge_mass=0.0) if (spread.gamma or 0) > 0.3 else []
-    assert near_pole(statistics(*energies), 0.3) == bool(warned)
+    assert by_scale_alone(statistics(*energies), 0.3) == bool(warned)
 
 
 def test_experts_without_change_are_named():

@@ -167,9 +167,18 @@ def test_an_export_and_its_result(dialog, worker, tmp_path):
     assert job.chosen == ModelExport(dtype="float16", complete_heads=True)
     assert job.chosen.shard_bytes == 5_000_000_000
     worker.say(Exported(folder=folder, files=("a", "b"), bytes=2_000_000), JobDone())
-    assert str(folder) in dialog.snippet.toPlainText()
+    assert dialog.snippet.toPlainText() == load_snippet(folder)
     assert "2.0 MB" in dialog.outcome.text()
     assert dialog.export_button.isHidden()
+
+
+def test_the_dialog_grows_for_the_lines_of_a_long_folder(dialog, qtbot):
+    dialog.resize(dialog.width(), dialog.minimumSizeHint().height())
+    dialog._show_result(Exported(folder=Path("/a/long/path" * 12), files=("a",), bytes=1))
+    qtbot.wait(50)
+    box = dialog.snippet
+    assert len(box.toPlainText().splitlines()) > 5
+    assert box.visibleRegion().boundingRect().height() == box.height(), "no line is cut"
 
 
 def test_a_run_is_exported_and_becomes_an_expert_of_another_merge(dialog, window, worker, tmp_path):

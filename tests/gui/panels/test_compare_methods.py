@@ -69,8 +69,9 @@ def test_a_part_is_made_when_it_is_first_shown(opened, qtbot):
     assert page.methods.isVisible(), "what is there is shown at once"
 
 
-def test_the_list_has_room_for_some_methods_in_a_low_window(dialog, opened):
+def test_the_list_has_room_for_some_methods_in_a_low_window(dialog, opened, qtbot):
     opened.resize(900, 600)
+    qtbot.wait(50)
     choices = dialog.choices
     rows = [box for box in choices.boxes.values() if not box.isHidden()]
     assert choices.methods.height() >= 3 * rows[0].height()

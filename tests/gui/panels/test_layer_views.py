@@ -13,8 +13,8 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
 from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.health import by_scale_alone as by_scale_of_one
 from ace_gui.engine.contract.health import gamma_unreliable
-from ace_gui.engine.contract.health import near_pole as near_pole_of_one
 from ace_gui.engine.contract.plan import RowOverride
 from ace_gui.gui.models.layer_figures import LayerFigures
 from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LayersView
@@ -25,7 +25,7 @@ from ace_gui.gui.plots.gamma_plot import NEAR_POLE, POLE_TIP, EnergiesAlongPlot,
 from ace_gui.gui.plots.layers_plot import block_of
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.theme import DARK
-from ace_gui.linalg.heterogeneity import gamma_near_pole
+from ace_gui.linalg.heterogeneity import heterogeneous_by_scale
 from ace_gui.recipe.overrides import Override
 from tests.gui.fakes import (
     BASE,
@@ -141,10 +141,10 @@ def test_all_layers_and_one_layer_have_one_rule():
     generator = np.random.default_rng(1)
     gammas = generator.lognormal(-1, 1, 200)
     means = generator.normal(0, 2, 200)
-    together = gamma_near_pole(gammas, means, 0.3)
-    for gamma, mean, is_near in zip(gammas, means, together, strict=True):
+    together = heterogeneous_by_scale(gammas, means, 0.3)
+    for gamma, mean, is_by_scale in zip(gammas, means, together, strict=True):
         layer = LayerStatistics(name="l", energies={}, gamma=float(gamma), mean_log_energy=mean)
-        assert near_pole_of_one(layer, 0.3) == is_near
+        assert by_scale_of_one(layer, 0.3) == is_by_scale
     assert 0 < together.sum() < 200
 
 

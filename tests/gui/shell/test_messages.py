@@ -106,6 +106,17 @@ def controls_of(window: MainWindow) -> list[QWidget]:
     ]
 
 
+def test_a_question_covers_no_control_in_a_low_window(loaded, qtbot):
+    """There it may cover what it is about, where that is long."""
+    resize(loaded, qtbot, 900, 600)
+    loaded.workspace.show_checks()
+    loaded.notice.ask(Level.WARNING, "Two warnings.", "", {"Merge anyway": lambda: None})
+    qtbot.wait(200)  # it slides in
+    for control in controls_of(loaded):
+        area = area_of(loaded.notice)
+        assert not area.intersects(area_of(control)), control.accessibleName()
+
+
 def test_a_question_stands_beside_the_checks_and_covers_no_control(loaded, qtbot):
     resize(loaded, qtbot, 1440, 900)
     notice = loaded.notice
