@@ -168,10 +168,8 @@ def _fourth_root(
         values_N = torch.cat([small.values_N, values_N[count:]])
         factors_N = torch.cat([small.factors_N, factors_N[count:]])
         mixed_errors_N = _pair_errors(values_N.square(), factors_N, mixed_h_squares_N)
-        mixed_error_square = float(mixed_errors_N[:count].sum())  # no large i
-        error_square += small.error_square + mixed_error_square
-    # Rounding of the entries of F: the mean sum of squares of a row of F is the mean square of the
-    # factors.
+        error_square += small.error_square + float(mixed_errors_N[:count].sum())  # no large i
+    # Rounding of F: the mean sum of squares of a row of F is the mean square of the factors.
     error_square += MAP_ROUNDING**2 * energy(rows_NC) * float(factors_N.square().mean())
     if error_square > allowed or math.isnan(error_square):
         return None
