@@ -206,6 +206,7 @@ class AnswerCard(QWidget):
         self.state.setText("writing …" if writes else "loading the model …")
         self.state.setVisible(answer is not None and not answer.is_done)
         self.facts.setText("" if answer is None else answer.facts)
+        self.facts.setVisible(bool(self.facts.text()))
         self.copy.setVisible(answer is not None and answer.is_done and bool(answer.text))
 
     def _write(self, text: str) -> None:

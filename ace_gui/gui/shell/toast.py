@@ -102,6 +102,7 @@ class Toast(QObject):
     def _show(self) -> None:
         self._wind_up()
         self._settling.start()
+        QTimer.singleShot(0, self, self._place_again)  # its new buttons are shown then
         self._place(self._spoken_of())
         self._notice.raise_()
         end = self._notice.pos()
