@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.file_schema import known_keys
+from ace_gui.recipe.mergekit.recognising import KEYS_OF_BOTH
+from ace_gui.recipe.mergekit.schema import Document
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 
 WEIGHTED = [{"model": name, "parameters": {"weight": 1.0}} for name in ("a", "b")]
@@ -37,6 +40,7 @@ def test_words_that_both_know_mean_what_mergekit_means(tmp_path):
         ({"merge_method": "ties"}, "density 1"),
         ({"merge_method": "della"}, "density 1, epsilon 0.15"),
         ({"merge_method": "slerp", "models": [{"model": "a"}]}, "t 0.5"),
+        ({"chat_template": "auto"}, "lambda 1"),
     ],
 )
 def test_the_note_about_a_file_without_schema_names_the_defaults(
@@ -54,7 +58,7 @@ def test_the_note_about_a_file_without_schema_names_the_defaults(
     [
         {"dtype": "float32"},
         {"tokenizer_source": "base"},
-        {"chat_template": "auto"},
+        {"tokenizer": {"source": "base"}},
         {"parameters": {"lambda": 0.5}},
         {"parameters": {"weight": [0, 1]}},
         {"models": [{"model": "a", "parameters": {"density": 0.5}}], "merge_method": "ties"},
@@ -129,6 +133,33 @@ OURS: dict[str, dict[str, Any]] = {
     "a scope": {"merge_method": "linear", "scope": "default"},
     "a seed": {"parameters": {"scaling": 0.3}, "seed": 3},
     "a parameter of our own": {"parameters": {"scaling": 0.3}},
+    "our method, with a parameter of both": {
+        "merge_method": "ace",
+        "parameters": {"alpha": 0.1},
+    },
+    "our parameter, with a chat template": {
+        "parameters": {"scaling": 0.3},
+        "chat_template": "auto",
+    },
+    "our method, with a chat template": {"merge_method": "ace", "chat_template": "auto"},
+    "our method, with slices": {"merge_method": "ace", "slices": [{"sources": [{"model": "a"}]}]},
+    "a source's blocks": {
+        "merge_method": "linear",
+        "slices": [{"sources": [{"model": "a", "layers": [0, 2]}]}],
+    },
+    "slices of listed models": {
+        "merge_method": "linear",
+        "slices": [{"sources": [{"model": "base"}, {"model": "a"}]}],
+    },
+    "a slice's overrides": {
+        "merge_method": "linear",
+        "slices": [
+            {
+                "sources": [{"model": "base"}, {"model": "a"}],
+                "overrides": [{"blocks": "0", "weights": {"a": 0.5}}],
+            }
+        ],
+    },
     "a named expert": {"merge_method": "karcher", "models": [{"model": "a", "name": "first"}]},
     "overrides": {"merge_method": "sce", "overrides": [{"blocks": "0", "disposition": "base"}]},
 }
@@ -141,9 +172,24 @@ def test_what_only_we_say_makes_a_file_ours(tmp_path, said: dict[str, Any]):
     assert recipe.parameters == said.get("parameters", {})
 
 
-def test_a_file_without_a_method_is_ours(tmp_path):
-    recipe = read(tmp_path, {"base_model": "base", "models": WEIGHTED})
+@pytest.mark.parametrize("choice", [{}, {"chat_template": "auto"}])
+def test_a_file_without_a_method_is_ours(tmp_path, choice: dict[str, str]):
+    recipe = read(tmp_path, {"base_model": "base", "models": WEIGHTED} | choice)
     assert (recipe.merge_method, recipe.from_mergekit) == ("ace", False)
+
+
+def test_the_blocks_of_a_source_have_a_key_in_each_language(tmp_path):
+    source = {"model": "a", "layer_range": [0, 2]}
+    file = {"merge_method": "passthrough", "slices": [{"sources": [source]}]}
+    assert read(tmp_path, file).from_mergekit
+    del source["layer_range"]
+    source["layers"] = [0, 2]
+    with pytest.raises(RecipeError, match=r"slices\[0\].sources\[0\].layers.*dtype"):
+        read(tmp_path, file | {"dtype": "float32"})
+
+
+def test_the_keys_of_both_languages_are_those_that_both_have():
+    assert Document.model_fields.keys() & set(known_keys[()]) == KEYS_OF_BOTH
 
 
 @pytest.mark.parametrize("schema", [2, 0, "1", True, 1.0, "x", [1]])

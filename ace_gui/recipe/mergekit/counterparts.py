@@ -8,14 +8,14 @@ from typing import Final, Literal, NamedTuple
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.schema import (
-    Chain,
     ConditionalValue,
+    ConditionalValues,
     Model,
     Scalar,
     Setting,
-    chain_of,
+    as_numbers,
+    conditional_values_of,
     constant,
-    numbers,
 )
 from ace_gui.recipe.overrides import ParameterValue
 
@@ -31,23 +31,23 @@ class Translation:
 
     method: str
     """Its name."""
-    parameters: Mapping[str, Chain | Scalar] = field(default_factory=dict)
-    """By name, a chain, or one value for all tensors."""
-    weights: Sequence[Chain] = ()
-    """One chain per expert; empty: 1 each."""
-    by_expert: Sequence[Mapping[str, Chain]] = ()
+    parameters: Mapping[str, ConditionalValues | Scalar] = field(default_factory=dict)
+    """By name, the values with their conditions, or one value for all tensors."""
+    weights: Sequence[ConditionalValues] = ()
+    """The weight of each expert, which may differ by tensor; empty: 1 each."""
+    by_expert: Sequence[Mapping[str, ConditionalValues]] = ()
     """The parameters that differ for each expert."""
 
     @property
-    def chains(self) -> dict[str, Chain]:
-        """The parameters as chains."""
-        chains: dict[str, Chain] = {}
+    def conditional_parameters(self) -> dict[str, ConditionalValues]:
+        """The parameters, in which one value for all tensors is a condition that always holds."""
+        parameters: dict[str, ConditionalValues] = {}
         for name, value in self.parameters.items():
             if isinstance(value, tuple):
-                chains[name] = value
+                parameters[name] = value
             else:
-                chains[name] = (ConditionalValue(value=value),)
-        return chains
+                parameters[name] = (ConditionalValue(value=value),)
+        return parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,9 @@ class MergekitSettings:
     method: str
     """Its name in mergekit."""
     base: Model | None
-    """The base's own entry among the file's models; None if it is not one of them."""
+    """The base's own entry among the file's models; None if it is not one of them. If the file
+    names no base, its first model counts as the base.
+    """
     has_base: bool
     """Whether the file names a base model, which may or may not have an entry."""
     experts: Sequence[Model]
@@ -91,7 +93,9 @@ class MergekitSettings:
     default_numbers: dict[str, float] = field(default_factory=dict)
     """The numbers that the file leaves to mergekit's defaults."""
 
-    def chain(self, name: str, default: Scalar, model: Model | None = None) -> Chain:
+    def conditional_values(
+        self, name: str, default: Scalar, model: Model | None = None
+    ) -> ConditionalValues:
         """The values of a parameter, of one model or of the merge."""
         self.used.add(name)
         scopes = list(self.common_scopes)
@@ -100,44 +104,46 @@ class MergekitSettings:
         is_left_open = not any(name in scope for scope in scopes)
         if is_left_open and not isinstance(default, bool | str):
             self.default_numbers[name] = default
-        return chain_of(name, scopes, default, self.blocks)
+        return conditional_values_of(name, scopes, default, self.blocks)
 
     def fixed(self, name: str, default: float) -> float:
         """A number that must be the same for all tensors."""
-        value = constant(self.number(name, default))
+        value = constant(self.conditional_numbers(name, default))
         if value is None:
             raise self.refusal(f"{name!r} changes along the model; write one value", name)
         return float(value)
 
-    def weights(self) -> list[Chain]:
-        """One weight per expert."""
-        return [self.number(WEIGHT, 1.0, model) for model in self.experts]
+    def weights(self) -> list[ConditionalValues]:
+        """The weight of each expert."""
+        return [self.conditional_numbers(WEIGHT, 1.0, model) for model in self.experts]
 
-    def number(self, name: str, default: float, model: Model | None = None) -> Chain:
+    def conditional_numbers(
+        self, name: str, default: float, model: Model | None = None
+    ) -> ConditionalValues:
         """The values of a parameter, which must be numbers."""
-        return numbers(self.chain(name, default, model), name)
+        return as_numbers(self.conditional_values(name, default, model), name)
 
     def of_models(
         self, defaults: Mapping[str, float]
-    ) -> tuple[dict[str, Chain], list[dict[str, Chain]]]:
+    ) -> tuple[dict[str, ConditionalValues], list[dict[str, ConditionalValues]]]:
         """Parameters that may differ by model: the common ones, and those of each model."""
-        common: dict[str, Chain] = {}
-        by_model: list[dict[str, Chain]] = [{} for _ in self.experts]
+        common: dict[str, ConditionalValues] = {}
+        by_model: list[dict[str, ConditionalValues]] = [{} for _ in self.experts]
         for name, default in defaults.items():
-            chains = [self.number(name, default, model) for model in self.experts]
-            if len(set(chains)) == 1:
-                common[name] = chains[0]
+            of_experts = [self.conditional_numbers(name, default, model) for model in self.experts]
+            if len(set(of_experts)) == 1:
+                common[name] = of_experts[0]
                 continue
             # The recipe must have some common value, but each expert's own one replaces it.
-            value_for_all = chains[0][0]
+            value_for_all = of_experts[0][0]
             common[name] = (value_for_all,)
-            for parameters, chain in zip(by_model, chains, strict=True):
-                parameters[name] = chain
+            for parameters, values in zip(by_model, of_experts, strict=True):
+                parameters[name] = values
         return common, by_model
 
     def flag(self, name: str, default: bool) -> bool:
         """Whether a switch is on, for all tensors."""
-        value = constant(self.chain(name, default))
+        value = constant(self.conditional_values(name, default))
         if not isinstance(value, bool):
             raise self.refusal(f"{name!r} must be true or false, for all tensors", name)
         return value
@@ -197,6 +203,6 @@ class Counterpart:
     written_note: str = ""
     """A difference to report when a file is written."""
     reads: ReadFunction | None = None
-    """Reads a method of another kind; None for this kind."""
+    """Reads a method that the fields above cannot describe; None if they can."""
     writes: WriteFunction | None = None
-    """Writes a method of another kind; None for this kind."""
+    """Writes a method that the fields above cannot describe; None if they can."""

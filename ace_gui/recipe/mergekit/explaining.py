@@ -37,7 +37,7 @@ def explained(content: Mapping[str, Any], recipe: Recipe) -> tuple[KeyFate, ...]
     return tuple(fates.values())
 
 
-_ROUTERS: Final = {
+_CHANGES_IN_MIXTURES: Final = {
     "dtype": "the number format of the output; routers are computed in float32",
     "gate_mode": "routers are computed in float32; mergekit computes them in bfloat16",
 }
@@ -54,9 +54,9 @@ def explained_mixture(content: Mapping[str, Any]) -> tuple[KeyFate, ...]:
         last = key.rpartition(".")[2]
         fate = Fate.KEPT
         why = ""
-        if last in _ROUTERS:
+        if last in _CHANGES_IN_MIXTURES:
             fate = Fate.CHANGED
-            why = _ROUTERS[last]
+            why = _CHANGES_IN_MIXTURES[last]
         elif last in _WITHOUT_EFFECT_IN_MIXTURES:
             fate = Fate.LEFT_OUT
             why = "it has no effect"

@@ -21,7 +21,7 @@ from ace_gui.recipe.mergekit.counterparts import (
     Parameters,
     Translation,
 )
-from ace_gui.recipe.mergekit.schema import Chain, Model, Scalar, constant
+from ace_gui.recipe.mergekit.schema import ConditionalValues, Model, Scalar, constant
 from ace_gui.recipe.overrides import ParameterValue
 
 WITHOUT_BASE: Final = frozenset({"linear", "nuslerp", "passthrough", "karcher", "multislerp"})
@@ -32,18 +32,18 @@ _DRAWS_NOTE: Final = "mergekit draws other random numbers, so that other entries
 
 def translated(settings: MergekitSettings) -> Translation:
     """The method equivalent to that of the file. Raises RecipeError if there is none."""
-    method = METHODS.get(settings.method)
-    if method is None:
+    counterpart = METHODS.get(settings.method)
+    if counterpart is None:
         raise RecipeError(
             f"mergekit's method {settings.method!r} is not known here; known methods: "
             f"{', '.join(METHODS)}.",
             key="merge_method",
         )
     settings.used.add("int8_mask")  # saves memory, changes nothing
-    if method.reads:
-        translation = method.reads(settings)
+    if counterpart.reads:
+        translation = counterpart.reads(settings)
     else:
-        translation = _read(method, settings)
+        translation = _read(counterpart, settings)
     scopes = [*settings.common_scopes, *(model.parameters for model in settings.experts)]
     names = dict.fromkeys(itertools.chain.from_iterable(scopes))  # once each, in order
     for name in names:
@@ -59,13 +59,13 @@ def as_mergekit_method(
 
     ``values``: every parameter of the method.
     """
-    if method not in _WRITTEN:
+    if method not in _BY_OUR_NAMES:
         raise RecipeError(
             f"mergekit has no method {method!r} as it is defined here; it has: "
-            f"{', '.join(sorted(_WRITTEN))}.",
+            f"{', '.join(sorted(_BY_OUR_NAMES))}.",
             key="merge_method",
         )
-    their_name, counterpart = _WRITTEN[method]
+    their_name, counterpart = _BY_OUR_NAMES[method]
     for name, only in counterpart.only.items():
         if values[name] != only.value:
             raise RecipeError(f"mergekit's {their_name} {only.refusal}.", key=name)
@@ -101,78 +101,84 @@ def names_by_model(method: str) -> tuple[str, ...]:
     """The settings of a mergekit method that may differ by model; empty for an unknown method."""
     if method not in METHODS:
         return ()
+    # Only ``passthrough`` has a scale, but on other methods it has no effect.
     return (WEIGHT, "scale", *METHODS[method].by_model)
 
 
-def _can_have(method: Counterpart, weights: tuple[float, ...]) -> bool:
+def _can_have(counterpart: Counterpart, weights: tuple[float, ...]) -> bool:
     """Whether models of this method may have these weights."""
-    if method.weights == "none":
+    if counterpart.weights == "none":
         return set(weights) == {1.0}
-    if method.weights == "equal":
+    if counterpart.weights == "equal":
         return len(set(weights)) <= 1
     return True
 
 
-def _differences(method: Counterpart, values: Parameters) -> Iterator[str]:
+def _differences(counterpart: Counterpart, values: Parameters) -> Iterator[str]:
     """A sentence for each thing that mergekit does differently."""
-    if method.random:
+    if counterpart.random:
         yield "mergekit draws other random numbers."
         if values["rescale"] == "by chance":
             yield "mergekit rescales what it keeps tensor by tensor, not by its chances."
-    if method.sums == "elected" and values["balanced"] != "positive":
+    if counterpart.sums == "elected" and values["balanced"] != "positive":
         yield "If both signs of an entry weigh the same, mergekit takes the positive one."
     if values.get("trim") == "model" and values["density"] != 1:
         yield "mergekit keeps the largest entries of each tensor, not of the whole model."
     if values.get("alike_below", 1e-6) != 1e-6:
         yield "mergekit counts experts alike where mean squares sum to less than 1e-6."
-    if method.written_note:
-        yield method.written_note
+    if counterpart.written_note:
+        yield counterpart.written_note
 
 
-def _read(method: Counterpart, settings: MergekitSettings) -> Translation:
+def _read(counterpart: Counterpart, settings: MergekitSettings) -> Translation:
     """The translation of a method without a function of its own. Raises RecipeError."""
-    if method.pair and (len(settings.experts) != 1 or not settings.has_base):
+    if counterpart.pair and (len(settings.experts) != 1 or not settings.has_base):
         raise settings.refusal(
             "it takes the base and one other model; a recipe of this application, with schema: 1, "
             "may have others",
             "models",
         )
-    common, by_expert = settings.of_models(method.by_model)
-    parameters: dict[str, Chain | Scalar] = {**common, **method.implied}
-    if method.random:
+    common, by_expert = settings.of_models(counterpart.by_model)
+    parameters: dict[str, ConditionalValues | Scalar] = {**common, **counterpart.implied}
+    if counterpart.random:
         settings.notes.append(_DRAWS_NOTE)
-    if method.rescales is not None:
-        if settings.flag("rescale", default=method.rescales):
+    if counterpart.rescales is not None:
+        if settings.flag("rescale", default=counterpart.rescales):
             parameters["rescale"] = "by norm"
-        elif method.rescales:  # here it is also on by default
+        elif counterpart.rescales:
+            # Our method also rescales by default, so the recipe must say that this one does not.
             parameters["rescale"] = "none"
-    if method.sums:
-        parameters |= _sum_parameters(settings, method)
-    for name, default in method.numbers.items():
-        parameters[name] = settings.number(name, default)
-    for name in method.flags:
+    if counterpart.sums:
+        parameters |= _sum_parameters(settings, counterpart)
+    for name, default in counterpart.numbers.items():
+        parameters[name] = settings.conditional_numbers(name, default)
+    for name in counterpart.flags:
         if settings.flag(name, default=False):
             parameters[name] = True
-    if method.read_note:
-        settings.notes.append(method.read_note)
-    weights: list[Chain] = []
-    if method.weights == "any":
+    if counterpart.read_note:
+        settings.notes.append(counterpart.read_note)
+    weights: list[ConditionalValues] = []
+    if counterpart.weights == "any":
         weights = settings.weights()
     return Translation(
-        method=method.our_name or settings.method,
+        method=counterpart.our_name or settings.method,
         parameters=parameters,
         weights=weights,
         by_expert=by_expert,
     )
 
 
-def _sum_parameters(settings: MergekitSettings, method: Counterpart) -> dict[str, Chain | Scalar]:
+def _sum_parameters(
+    settings: MergekitSettings, counterpart: Counterpart
+) -> dict[str, ConditionalValues | Scalar]:
     """The parameters of a sum: ``lambda`` and ``normalize`` in this package's terms."""
-    normalised = settings.flag("normalize", default=method.normalised)
-    parameters: dict[str, Chain | Scalar] = {"scaling": settings.number("lambda", 1.0)}
-    if method.sums == "all":
+    normalised = settings.flag("normalize", default=counterpart.normalised)
+    parameters: dict[str, ConditionalValues | Scalar] = {
+        "scaling": settings.conditional_numbers("lambda", 1.0)
+    }
+    if counterpart.sums == "all":
         return {**parameters, "normalize": normalised}
-    weights = [float(choice.value) for choice in itertools.chain(*settings.weights())]
+    weights = [float(item.value) for item in itertools.chain(*settings.weights())]
     if not normalised:
         combine = "sum"
     elif min(weights, default=0.0) < 0:
@@ -190,12 +196,12 @@ def _read_linear(settings: MergekitSettings) -> Translation:
         # The base is no entry of the file, but it also has the weight that all models have. Only
         # the settings of this entry are read, and it has none of its own.
         base = Model.model_validate({"model": "base"})
-    parameters: dict[str, Chain | Scalar] = {
+    parameters: dict[str, ConditionalValues | Scalar] = {
         "base_weight": 0.0,
         "normalize": settings.flag("normalize", default=True),
     }
     if base is not None:
-        parameters["base_weight"] = settings.number(WEIGHT, 1.0, base)
+        parameters["base_weight"] = settings.conditional_numbers(WEIGHT, 1.0, base)
     return Translation(method="linear", parameters=parameters, weights=settings.weights())
 
 
@@ -223,7 +229,7 @@ def _base_weight(values: Parameters) -> float | None:
 
 def _read_passthrough(settings: MergekitSettings) -> Translation:
     """One model per slice, times its ``scale``: a sum of the base alone, with that weight."""
-    scale = settings.number("scale", 1.0, settings.base)
+    scale = settings.conditional_numbers("scale", 1.0, settings.base)
     return Translation(method="linear", parameters={"base_weight": scale, "normalize": False})
 
 
@@ -256,14 +262,14 @@ def _read_nuslerp(settings: MergekitSettings) -> Translation:
 
 
 def _between_whole_weights(settings: MergekitSettings, *, flatten: bool) -> Translation:
-    """The first model is the base; both weights determine how far to go from it."""
+    """The first model counts as the base; both weights determine how far to go from it."""
     settings.used.add("nuslerp_row_wise")
     if len(settings.experts) != 1 or settings.base is None:
         raise settings.refusal("it takes two models, or two and a base", "models")
     if not flatten:
         raise settings.refusal("rows of whole weights are not possible here", "nuslerp_flatten")
-    first_weight = constant(settings.number(WEIGHT, 1.0, settings.base))
-    second_weight = constant(settings.number(WEIGHT, 1.0, settings.experts[0]))
+    first_weight = constant(settings.conditional_numbers(WEIGHT, 1.0, settings.base))
+    second_weight = constant(settings.conditional_numbers(WEIGHT, 1.0, settings.experts[0]))
     if first_weight is None or second_weight is None:
         raise settings.refusal("weights that change along the model need a base_model", WEIGHT)
     first = float(first_weight)
@@ -287,11 +293,11 @@ def _read_multislerp(settings: MergekitSettings) -> Translation:
     """With a base, it is between the changes; without one, between whole weights."""
     settings.used.add("eps")
     normalised = settings.flag("normalize_weights", default=True)
-    parameters: dict[str, Chain | Scalar] = {"normalize": normalised}
+    parameters: dict[str, ConditionalValues | Scalar] = {"normalize": normalised}
     if not settings.has_base:
         parameters |= {"points": "weights", "base_weight": 0.0}
         if settings.base is not None:
-            parameters["base_weight"] = settings.number(WEIGHT, 1.0, settings.base)
+            parameters["base_weight"] = settings.conditional_numbers(WEIGHT, 1.0, settings.base)
     return Translation(method="multislerp", parameters=parameters, weights=settings.weights())
 
 
@@ -311,7 +317,7 @@ def _write_multislerp(values: Parameters, weights: tuple[float, ...]) -> Mergeki
 
 def _read_karcher(settings: MergekitSettings) -> Translation:
     """The mean of whole weights on the sphere, the base's among them."""
-    parameters: dict[str, Chain | Scalar] = {
+    parameters: dict[str, ConditionalValues | Scalar] = {
         "iterations": int(settings.fixed("max_iter", 10)),
         "tolerance": settings.fixed("tol", 1e-5),
         "points": "weights",
@@ -408,4 +414,4 @@ def _by_our_names() -> dict[str, tuple[str, Counterpart]]:
     return by_our_names
 
 
-_WRITTEN: Final = _by_our_names()
+_BY_OUR_NAMES: Final = _by_our_names()

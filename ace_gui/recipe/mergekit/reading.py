@@ -189,8 +189,9 @@ def _number_of_blocks(
 
 
 def _values_for_all(translation: Translation) -> dict[str, Scalar]:
-    """The values of parameters for all tensors, which are the first ones of their chains."""
-    return {name: chain[0].value for name, chain in translation.chains.items()}
+    """The values of parameters for all tensors, which come first among a parameter's values."""
+    parameters = translation.conditional_parameters
+    return {name: values[0].value for name, values in parameters.items()}
 
 
 def _rules(translation: Translation, names: Sequence[str], offset: int = 0) -> tuple[Override, ...]:
@@ -198,13 +199,14 @@ def _rules(translation: Translation, names: Sequence[str], offset: int = 0) -> t
     # Both may be empty: all weights are 1, and no parameter differs by expert.
     weights = dict(zip(names, translation.weights, strict=False))
     by_expert = dict(zip(names, translation.by_expert, strict=False))
-    return rules_of(translation.chains, weights, by_expert, offset)
+    return rules_of(translation.conditional_parameters, weights, by_expert, offset)
 
 
 def _first_as_base(document: Document, file_slice: MergekitSlice) -> Reference:
     """The first model, as the base of a merge that needs none; it counts like any other.
 
-    In an average, the base is that model without the adapter on it; with it, it is an expert.
+    In an average, a first model with an adapter becomes two: the model alone is the base, and the
+    model with the adapter is an expert.
     """
     if document.merge_method not in WITHOUT_BASE:
         raise RecipeError(
@@ -240,10 +242,10 @@ def _of_slices(
     slices: list[RecipeSlice] = []
     notes: list[str] = []
     offset = 0
-    for file_slice, reference in zip(file_slices, bases, strict=True):
+    for file_slice, slice_base in zip(file_slices, bases, strict=True):
         by_model = names_by_model(document.merge_method)
         _refuse_numbered_filters(file_slice, scopes, by_model, offset)
-        sources = _base_first(file_slice, reference)
+        sources = _base_first(file_slice, slice_base)
         settings = _slice_settings(document, file_slice, sources, scopes, models)
         translation = translated(settings)
         if not slices:  # the first slice gives the method, which is that of all
@@ -279,14 +281,15 @@ def _expert_folders(
 ) -> list[Folders]:
     """The models of all slices, once each, in order, without the base of the whole output.
 
-    ``bases``: of each slice, the first one also of the output.
+    ``bases``: of each slice, the first one also of the output. That model is left out where it is
+    the base of a slice. In another slice it may be an expert, and is then listed.
     """
     base = folders[bases[0]]
     experts: list[Folders] = []
-    for file_slice, reference in zip(file_slices, bases, strict=True):
+    for file_slice, slice_base in zip(file_slices, bases, strict=True):
         for source in file_slice.sources:
             source_folders = folders[source.model]
-            is_base_of_all = source.model == reference and source_folders == base
+            is_base_of_all = source.model == slice_base and source_folders == base
             if not is_base_of_all and source_folders not in experts:
                 experts.append(source_folders)
     return experts
@@ -308,8 +311,9 @@ def _slice_settings(
 ) -> MergekitSettings:
     """The settings of a slice, whose base is the first of its ``sources``."""
     base, *experts = sources
+    # The sources of a slice have the same number of blocks, so that of any source will do.
     layer_range = file_slice.sources[0].layer_range
-    blocks = None  # also for no blocks, over which there is no gradient
+    blocks = None  # also for an empty range, over which no gradient is possible
     if layer_range is None:
         blocks = models.blocks(base.model) or None
     elif layer_range[0] != layer_range[1]:
@@ -333,8 +337,8 @@ def _rules_for_all(
         if recipe.parameters.get(name) != value:
             rules.append(Override(pattern="*", parameters={name: value}))
     weights = {}
-    for name, chain in zip(names, translation.weights, strict=False):
-        weight = float(chain[0].value)
+    for name, values in zip(names, translation.weights, strict=False):
+        weight = float(values[0].value)
         if weight != 1.0:
             weights[name] = weight
     if weights:
@@ -377,8 +381,9 @@ def _refuse_numbered_filters(
 ) -> None:
     """Raise RecipeError for a filter with block numbers that are different in the output.
 
-    ``by_model``: names of the settings that mergekit looks up by the names of each model's tensors,
-    also where they are for all models; others go by the output's names.
+    mergekit compares a filter with the name of a tensor. For the settings in ``by_model`` that is
+    the name in a source, wherever in the file the setting stands; for others it is the name in the
+    output.
     """
     for source in file_slice.sources:
         if source.layer_range is None or source.layer_range[0] == offset:
@@ -396,11 +401,14 @@ def _refuse_numbered_filters(
 
 
 def _has_numbered_filter(name: str, scopes: Scopes) -> bool:
-    """Whether a condition of a setting that can hold has a filter with a block number."""
+    """Whether a condition of a setting has a filter with a block number.
+
+    Conditions that can never hold do not matter: those after one for all tensors.
+    """
     for condition in conditions_of(name, scopes):
         if _NUMBERED.search(condition.filter or ""):
             return True
-        if condition.is_for_all:  # nothing after it counts
+        if condition.is_for_all:
             return False
     return False
 

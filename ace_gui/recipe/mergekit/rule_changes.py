@@ -33,11 +33,12 @@ class RuleInMergekit:
         return self.text == "*"
 
     def put(self, settings: dict[str, Any], name: str, value: ParameterValue, default: Any) -> None:
-        """Set a value before those in ``settings``, of which mergekit uses the first that holds.
+        """Put a value in front of those that the setting ``name`` has in ``settings``.
 
-        A value for some blocks becomes a gradient over all blocks, which has the earlier values
-        elsewhere. ``default``: the value where there are none; None if the setting has no such
-        value. Raises RecipeError if a gradient cannot express it.
+        Of the values of a setting, mergekit uses the first one that holds. A value for some blocks
+        becomes a gradient over all blocks, which has the earlier values elsewhere. ``default``: the
+        value where there are none; None if the setting has no such value. Raises RecipeError if a
+        gradient cannot express it.
         """
         before = settings.get(name)
         if before is None:
@@ -62,8 +63,10 @@ class RuleInMergekit:
             conditions = [*conditions, {"value": default}]
         first_filter = conditions[0].get("filter")
         has_no_default = conditions[-1]["value"] is None
-        # Outside of its blocks, a gradient has one value. With a condition for another text before
-        # it, that would depend on whether a name has that text, too.
+        # Outside of the rule's blocks, a gradient has one value, which is that of the first earlier
+        # condition. It is wrong for some tensors if that condition is for another text. An example
+        # is a rule for "mlp" after one for "gate": outside of the blocks, "mlp.gate" must keep the
+        # value of "gate", but "mlp.up" never had it.
         is_before_another_text = not self.is_for_all_names and first_filter not in (None, self.text)
         if has_no_default or is_before_another_text:
             sentence = f"{self.key}: mergekit cannot express {name} for these blocks; remove it."
@@ -112,23 +115,27 @@ class Gradient:
         if len(set(self.values)) == 1:
             return self.values[0]
         numbers = [value for value in self.values if _is_number(value)]
-        are_numbers = len(numbers) == len(self.values)
-        by_block = numbers[1:]  # of use only if all are numbers
-        starts_as_outside = len(by_block) <= 1 or numbers[0] == by_block[0]
-        if not are_numbers or not starts_as_outside:
-            raise RecipeError(
-                f"{self.key}: a gradient of mergekit's has numbers, and tensors outside of blocks "
-                "have that of the first block; give the first block the value of all tensors.",
-                key=self.key,
-            )
-        if len(by_block) == 1:
+        if len(numbers) < len(self.values):
+            raise self._refusal()
+        outside, *by_block = numbers
+        if len(by_block) == 1:  # a list of two says both: the value outside, and that of the block
             return numbers
+        if outside != by_block[0]:
+            raise self._refusal()
         last = len(by_block) - 1
         for step in range(last, 1, -1):  # the largest step, and so the shortest list, comes first
             points = by_block[::step]
             if last % step == 0 and _gives(points, by_block):
                 return points
         return by_block
+
+    def _refusal(self) -> RecipeError:
+        """The error about values that no gradient has."""
+        return RecipeError(
+            f"{self.key}: a gradient of mergekit's has numbers, and tensors outside of blocks "
+            "have that of the first block; give the first block the value of all tensors.",
+            key=self.key,
+        )
 
 
 def _is_number(value: ParameterValue) -> TypeGuard[int | float]:

@@ -236,40 +236,40 @@ class ConditionalValue:
         return RuleTarget(pattern=self.pattern, blocks=f"{first}-{last}")
 
 
-Chain = tuple[ConditionalValue, ...]
+ConditionalValues = tuple[ConditionalValue, ...]
 """The values of a parameter. The first one holds for all tensors, and of those that hold for a
 tensor the last one counts.
 """
 
 
-def chain_of(
+def conditional_values_of(
     name: str, scopes: Iterable[Mapping[str, Setting]], default: Scalar, blocks: int | None
-) -> Chain:
+) -> ConditionalValues:
     """The values of a parameter by tensor. ``scopes``: the sections that may set it, nearest first.
 
     ``default``: the value where none of them does. ``blocks``: their number, for gradients. Raises
     RecipeError if it is needed and unknown, or if a gradient has other values than numbers.
     """
     # First the conditions up to the one that holds for all tensors, the nearest first.
-    nearest_first: list[Chain] = []
+    nearest_first: list[ConditionalValues] = []
     has_value_for_all = False
     for condition in conditions_of(name, scopes):
         has_value_for_all = condition.is_for_all
         pattern = None
         if not has_value_for_all:
             pattern = f"*{_escaped(condition.filter or '')}*"
-        nearest_first.append(_chain_along_blocks(name, condition.value, pattern, blocks))
+        nearest_first.append(_values_along_blocks(name, condition.value, pattern, blocks))
         if has_value_for_all:  # nothing after it counts
             break
     if not has_value_for_all:
         nearest_first.append((ConditionalValue(value=default),))
-    # The last value of a chain counts, so the nearest one comes last. Of several values for the
-    # same tensors, only the last one stays, at its place.
+    # The last value counts, so the nearest one comes last. Of several values for the same tensors,
+    # only the last one stays, at its place.
     by_tensors: dict[tuple[str | None, tuple[int, int] | None], ConditionalValue] = {}
-    for choice in itertools.chain.from_iterable(reversed(nearest_first)):
-        tensors = (choice.pattern, choice.blocks)
+    for conditional_value in itertools.chain.from_iterable(reversed(nearest_first)):
+        tensors = (conditional_value.pattern, conditional_value.blocks)
         by_tensors.pop(tensors, None)  # a new item of a dictionary is its last one
-        by_tensors[tensors] = choice
+        by_tensors[tensors] = conditional_value
     return tuple(by_tensors.values())
 
 
@@ -278,9 +278,9 @@ def _escaped(text: str) -> str:
     return re.sub(r"[*?[]", r"[\g<0>]", text)
 
 
-def numbers(chain: Chain, name: str) -> Chain:
-    """The chain with values as numbers. Raises RecipeError if one is not a finite number."""
-    return tuple(replace(choice, value=_number(choice.value, name)) for choice in chain)
+def as_numbers(values: ConditionalValues, name: str) -> ConditionalValues:
+    """The values as numbers. Raises RecipeError if one is not a finite number."""
+    return tuple(replace(item, value=_number(item.value, name)) for item in values)
 
 
 def _number(value: Scalar, name: str) -> float:
@@ -298,50 +298,50 @@ def _number(value: Scalar, name: str) -> float:
     raise RecipeError(f"{name!r} must be a finite number, not {text[:60]}.", key=name)
 
 
-def constant(chain: Chain) -> Scalar | None:
+def constant(values: ConditionalValues) -> Scalar | None:
     """The value, if it is the same for all tensors."""
-    if len(chain) == 1:
-        return chain[0].value
+    if len(values) == 1:
+        return values[0].value
     return None
 
 
 def rules_of(
-    parameters: Mapping[str, Chain],
-    weights: Mapping[str, Chain],
-    by_expert: Mapping[str, Mapping[str, Chain]],
+    parameters: Mapping[str, ConditionalValues],
+    weights: Mapping[str, ConditionalValues],
+    by_expert: Mapping[str, Mapping[str, ConditionalValues]],
     offset: int = 0,
 ) -> tuple[Override, ...]:
-    """Overrides for tensors with their own values in the chains.
+    """The rules of a recipe (its ``overrides``) for the values that are not for all tensors.
 
     ``weights``: by expert's name. ``by_expert``: by expert's name, the expert's own parameters.
     ``offset``: number of the first block in the output. A value joins an earlier rule for the same
-    tensors if the order of its chain allows it.
+    tensors if the order of its parameter's values allows it.
     """
-    # By the path of the values in a rule. The recipe has the first value of a common chain, so only
-    # the others need rules.
-    chains: dict[tuple[str, ...], Chain] = {}
-    for name, chain in parameters.items():
-        chains["parameters", name] = chain[1:]
-    for name, chain in weights.items():
-        chains["weights", name] = chain[1:]
-    for expert, expert_chains in by_expert.items():
-        for name, chain in expert_chains.items():
-            chains["experts", expert, name] = chain
+    # By the path of the values in a rule. The recipe has the first value of a common parameter, so
+    # only the others need rules.
+    values_by_path: dict[tuple[str, ...], ConditionalValues] = {}
+    for name, values in parameters.items():
+        values_by_path["parameters", name] = values[1:]
+    for name, values in weights.items():
+        values_by_path["weights", name] = values[1:]
+    for expert, expert_parameters in by_expert.items():
+        for name, values in expert_parameters.items():
+            values_by_path["experts", expert, name] = values
     targets: list[RuleTarget] = []
     settings_of_rules: list[dict[str, Any]] = []
-    for path, chain in chains.items():
-        # In a recipe the last rule for a tensor counts, so a later choice of a chain must stand in
-        # a later rule than those before it.
+    for path, values in values_by_path.items():
+        # In a recipe the last rule for a tensor counts, so a later value of a parameter must stand
+        # in a later rule than the values before it.
         first_index = 0
-        for choice in chain:
-            target = choice.rule_target(offset)
+        for conditional_value in values:
+            target = conditional_value.rule_target(offset)
             if target in targets[first_index:]:
                 index = targets.index(target, first_index)
             else:
                 index = len(targets)
                 targets.append(target)
                 settings_of_rules.append({})
-            _set_at(settings_of_rules[index], path, choice.value)
+            _set_at(settings_of_rules[index], path, conditional_value.value)
             first_index = index + 1
     rules = []
     for target, settings in zip(targets, settings_of_rules, strict=True):
@@ -370,9 +370,9 @@ def conditions_of(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterabl
             yield Condition(value=setting)  # type: ignore[arg-type]
 
 
-def _chain_along_blocks(
+def _values_along_blocks(
     name: str, value: Scalar | list[Scalar], pattern: str | None, blocks: int | None
-) -> Chain:
+) -> ConditionalValues:
     """One value, or a gradient's values by block; tensors outside of blocks have the first one."""
     if not isinstance(value, list):
         return (ConditionalValue(value=value, pattern=pattern),)
@@ -399,7 +399,9 @@ def _chain_along_blocks(
         values = [interpolated(points, block / (blocks - 1)) for block in range(blocks)]
     else:
         values = [interpolated(points, 1.0)] * blocks  # as in mergekit: a single block has the last
-    chain = [ConditionalValue(value=points[0], pattern=pattern)]  # also outside of blocks
+    conditional_values = [
+        ConditionalValue(value=points[0], pattern=pattern)
+    ]  # also outside of blocks
     start = 0
     for end in range(1, blocks + 1):
         if end < blocks and values[end] == values[start]:
@@ -407,9 +409,11 @@ def _chain_along_blocks(
         # The blocks from ``start`` to before ``end`` have the same value.
         if values[start] != points[0]:
             stretch = (start, end - 1)
-            chain.append(ConditionalValue(value=values[start], pattern=pattern, blocks=stretch))
+            conditional_values.append(
+                ConditionalValue(value=values[start], pattern=pattern, blocks=stretch)
+            )
         start = end
-    return tuple(chain)
+    return tuple(conditional_values)
 
 
 def interpolated(values: Sequence[float], t: float) -> float:

@@ -142,10 +142,9 @@ class _DocumentWriter:
             self.notes.append(_HEADS)
         self.common: dict[str, Any] = {}
         """The settings of all models."""
-        if recipe.merge_method == "linear" and _only_copies(recipe):
-            self.method = "passthrough"
-        else:
-            self.method = self.mergekit_method.method
+        self.is_passthrough = recipe.merge_method == "linear" and _only_copies(recipe)
+        """Whether the file has ``passthrough`` instead of ``mergekit_method``."""
+        if not self.is_passthrough:
             self.common |= self.mergekit_method.parameters
         references = [self._reference(entry) for entry in recipe.models]
         self.models = dict(zip(recipe.expert_names, references, strict=True))
@@ -155,15 +154,15 @@ class _DocumentWriter:
         if self.mergekit_method.weights is not None:
             self.weights = dict(zip(self.models, self.mergekit_method.weights, strict=False))
 
-    @property
-    def _is_passthrough(self) -> bool:
-        return self.method == "passthrough"
-
     def content(self) -> dict[str, Any]:
         """The document. Raises RecipeError."""
         recipe = self.recipe
         base = _model_text(recipe.base_model, recipe.adapter, self.name_of)
-        document: dict[str, Any] = {"merge_method": self.method}
+        if self.is_passthrough:
+            method = "passthrough"
+        else:
+            method = self.mergekit_method.method
+        document: dict[str, Any] = {"merge_method": method}
         if self.mergekit_method.with_base:
             document["base_model"] = base
         blocks = None
@@ -171,24 +170,24 @@ class _DocumentWriter:
             count = block_count(recipe.base_model)
             if count is not None:
                 blocks = range(count)
-        all_changes = []
-        for number, rule in enumerate(recipe.overrides):
-            all_changes.append(self._changes(rule, f"overrides[{number}]", blocks))
+        rules = []
+        for number, override in enumerate(recipe.overrides):
+            rules.append(self._rule(override, f"overrides[{number}]", blocks))
         if recipe.slices:
-            entries: Entries = {}
-            document["slices"] = self._slices(base, entries)
+            document["slices"], entries = self._slices(base)
         else:
             models = self.models
             weights = self.weights
-            # The base is then among the models, under the name ``_BASE_ENTRY``.
-            rules_change_base = any(_BASE_ENTRY in changes.of_models for changes in all_changes)
+            # A base with a weight of its own is one of the file's models, as is one that a rule
+            # gives a weight.
+            rules_change_base = any(_BASE_ENTRY in rule.of_models for rule in rules)
             if self.mergekit_method.base_weight is not None or rules_change_base:
                 models = {_BASE_ENTRY: base, **models}
                 weights = {_BASE_ENTRY: self.mergekit_method.base_weight or 0.0, **weights}
             entries = {name: [_entry(model, weights.get(name))] for name, model in models.items()}
             document["models"] = [entries_of_model[0] for entries_of_model in entries.values()]
-        for changes in all_changes:
-            self._put(changes, self.common, entries)
+        for rule in rules:
+            self._put(rule, self.common, entries)
         if self.common:
             document["parameters"] = self.common
         document["dtype"] = "float32"  # to compute in, as here
@@ -215,7 +214,7 @@ class _DocumentWriter:
             source = models[recipe.tokenizer]
         elif recipe.vocabulary is Vocabulary.UNION:
             source = "union"
-        elif recipe.vocabulary is not Vocabulary.POSITION:
+        elif recipe.vocabulary is Vocabulary.BASE_TOKENS:
             source = "base"
         if not recipe.tokens and recipe.pad_to_multiple_of is None:
             if source is None:
@@ -249,21 +248,28 @@ class _DocumentWriter:
             return _model_text(entry.model, None, self.name_of)
         return _model_text(on, entry.model, self.name_of)
 
-    def _slices(self, base: str, entries: Entries) -> list[dict[str, Any]]:
-        """Every slice, with its own settings. Adds the entries of its models to ``entries``."""
+    def _slices(self, base: str) -> tuple[list[dict[str, Any]], Entries]:
+        """Every slice, with its own settings, and the entries of the models in all slices."""
         slices = []
+        entries: Entries = {}
         start = 0
         for number, recipe_slice in enumerate(self.recipe.slices):
             first, end = _layers(recipe_slice.sources[0], number)
             blocks = range(start, start + end - first)
-            slices.append(self._slice(recipe_slice, number, blocks, base, entries))
+            file_slice, slice_entries = self._slice(recipe_slice, number, blocks, base)
+            slices.append(file_slice)
+            for name, entries_of_model in slice_entries.items():
+                entries.setdefault(name, []).extend(entries_of_model)
             start = blocks.stop
-        return slices
+        return slices, entries
 
     def _slice(
-        self, recipe_slice: Slice, number: int, blocks: range, base: str, entries: Entries
-    ) -> dict[str, Any]:
-        """A slice of the file. ``blocks``: the numbers of its blocks in the output."""
+        self, recipe_slice: Slice, number: int, blocks: range, base: str
+    ) -> tuple[dict[str, Any], Entries]:
+        """A slice of the file, and the entries of its models.
+
+        ``blocks``: the numbers of its blocks in the output.
+        """
         expert_names = {reference: name for name, reference in self.models.items()}
         slice_entries: Entries = {}
         sources: list[dict[str, Any]] = []
@@ -280,62 +286,64 @@ class _DocumentWriter:
                 weight = self.weights.get(name)
             entry = _entry(model, weight, _layers(source, number))
             sources.append(entry)
-            slice_entries[name] = [entry]
-            entries.setdefault(name, []).append(entry)
+            slice_entries.setdefault(name, []).append(entry)
         file_slice: dict[str, Any] = {"sources": sources}
         slice_base = sources[0]["model"]
         if self.mergekit_method.with_base and slice_base != base:
             file_slice["base_model"] = slice_base
         common: dict[str, Any] = {}
-        for n, rule in enumerate(recipe_slice.overrides):
-            changes = self._changes(rule, f"slices[{number}].overrides[{n}]", blocks)
-            self._put(changes, common, slice_entries)
-        # A sum of one model's weights times ``base_weight`` is mergekit's ``scale``.
-        has_scale = self._is_passthrough and not self.values.get("normalize")
+        for n, override in enumerate(recipe_slice.overrides):
+            rule = self._rule(override, f"slices[{number}].overrides[{n}]", blocks)
+            self._put(rule, common, slice_entries)
+        # A sum of one model's weights times ``base_weight`` is mergekit's ``scale``. A rule of the
+        # slice may have set it already, and then counts.
+        has_scale = self.is_passthrough and not self.values.get("normalize")
         if has_scale and self.values["base_weight"] != 1:
             parameters = sources[0].setdefault("parameters", {})
             parameters.setdefault("scale", self.values["base_weight"])
         if common:
             file_slice["parameters"] = common
-        return file_slice
+        return file_slice, slice_entries
 
     def _weight_of_first(self) -> float | None:
         """The weight of a slice's first model, which is its base; None if it has none."""
         method = self.mergekit_method
-        if self._is_passthrough or method.weights is None or method.with_base:
+        if self.is_passthrough or method.weights is None or method.with_base:
             return None
         return method.base_weight or 0.0
 
-    def _changes(self, rule: Override, key: str, blocks: range | None) -> RuleInMergekit:
+    def _rule(self, override: Override, key: str, blocks: range | None) -> RuleInMergekit:
         """A rule in mergekit's terms; ``blocks``: the models' block numbers. Raises RecipeError."""
-        text = _contained_text(rule, key, blocks)
-        if rule.merge_method not in (None, self.recipe.merge_method) or rule.disposition:
+        text = _contained_text(override, key, blocks)
+        if override.merge_method not in (None, self.recipe.merge_method) or override.disposition:
             raise RecipeError(
                 f"{key}: mergekit has one method for the whole model.", key=f"{key}.merge_method"
             )
-        if rule.after != After():
+        if override.after != After():
             raise RecipeError(f"{key}: {_NOT_AFTER}", key=f"{key}.after")
-        # Methods without weights have None there, and SLERP has those between its two models.
-        if rule.weights and self.mergekit_method.weights != self.recipe.weights:
+        # A rule's weights are written as they are, which is possible if mergekit's method takes the
+        # recipe's weights as they are. Some take none, and SLERP has two other ones.
+        takes_weights = self.mergekit_method.weights == self.recipe.weights
+        if override.weights and not takes_weights:
             raise RecipeError(
                 f"{key}: mergekit's {self.mergekit_method.method} has no such weights.",
                 key=f"{key}.weights",
             )
-        changed = self._method_with(rule.parameters)
+        changed = self._method_with(override.parameters)
         by_model: dict[str, dict[str, Any]] = {}
-        for name, weight in rule.weights.items():
+        for name, weight in override.weights.items():
             by_model[name] = {"weight": weight}
         if changed.base_weight != self.mergekit_method.base_weight:
-            if self._is_passthrough:
+            if self.is_passthrough:
                 base_setting = "scale"
             else:
                 base_setting = "weight"
             by_model[_BASE_ENTRY] = {base_setting: changed.base_weight or 0.0}
-        for name, parameters in rule.experts.items():
+        for name, parameters in override.experts.items():
             by_model[name] = {**by_model.get(name, {}), **parameters}
         is_in_blocks = None
-        if rule.blocks and blocks is not None:
-            is_in_blocks = tuple(in_blocks(number, rule.blocks) for number in blocks)
+        if override.blocks and blocks is not None:
+            is_in_blocks = tuple(in_blocks(number, override.blocks) for number in blocks)
         of_all = {}
         for name, value in changed.parameters.items():
             if value != self.mergekit_method.parameters.get(name):
@@ -344,38 +352,40 @@ class _DocumentWriter:
             key=key, text=text, is_in_blocks=is_in_blocks, of_all=of_all, of_models=by_model
         )
 
-    def _put(self, changes: RuleInMergekit, common: dict[str, Any], entries: Entries) -> None:
-        """Put the changes before the values that they replace; in mergekit the first counts.
+    def _put(self, rule: RuleInMergekit, common: dict[str, Any], entries: Entries) -> None:
+        """Put a rule's values before those that they replace; in mergekit the first counts.
 
         ``common``: settings of all models, of the file or of a slice. ``entries``: those models.
         """
-        # A copy from before these changes, as ``common`` may be ``self.common``.
+        # A copy from before the rule, as ``common`` may be ``self.common``.
         file_values = dict(self.common)
-        for name, value in changes.of_all.items():
-            changes.put(common, name, value, file_values.get(name))
-        for model, settings in changes.of_models.items():
+        for name, value in rule.of_all.items():
+            rule.put(common, name, value, file_values.get(name))
+        for model, settings in rule.of_models.items():
             for entry in entries.get(model, ()):
                 model_settings = entry.setdefault("parameters", {})
                 for name, value in settings.items():
+                    # A model's setting replaces the common one also for tensors that the rule is
+                    # not for. They must keep the common value.
                     if name not in model_settings and name in common:
                         model_settings[name] = common[name]
                     default = file_values.get(name)
                     if model == _BASE_ENTRY:
                         default = self.mergekit_method.base_weight or 0.0
-                    changes.put(model_settings, name, value, default)
+                    rule.put(model_settings, name, value, default)
 
 
-def _contained_text(rule: Override, key: str, blocks: range | None) -> str:
+def _contained_text(override: Override, key: str, blocks: range | None) -> str:
     """What the names of a rule's tensors contain; "*" for all names.
 
     Raises RecipeError if the rule is for tensors that a mergekit file cannot name.
     """
     text: str | None = "*"
-    if rule.pattern not in (None, "*"):
-        contained = _CONTAINS.fullmatch(rule.pattern or "")
+    if override.pattern not in (None, "*"):
+        contained = _CONTAINS.fullmatch(override.pattern or "")
         text = contained[1] if contained else None
-    has_unknown_blocks = bool(rule.blocks) and blocks is None
-    is_by_role_or_list = bool(rule.role or rule.tensors)
+    has_unknown_blocks = bool(override.blocks) and blocks is None
+    is_by_role_or_list = bool(override.role or override.tensors)
     if text is None or is_by_role_or_list or has_unknown_blocks:
         raise RecipeError(
             f"{key} is for tensors that a mergekit file cannot name; it can only ask for a "
