@@ -25,7 +25,7 @@ from ace_gui.engine.merging.task_vectors import TaskVectors
 from ace_gui.engine.streaming import Part, elements_of, of_row
 from ace_gui.methods.shared.draws import seed_from
 from ace_gui.methods.shared.experts import Computed, Experts
-from ace_gui.methods.shared.learned import part_inputs_of
+from ace_gui.methods.shared.learned import all_part_inputs
 from ace_gui.methods.shared.learning import (
     Gates,
     Learning,
@@ -34,7 +34,7 @@ from ace_gui.methods.shared.learning import (
     gradients,
     merged_change,
 )
-from ace_gui.methods.shared.survey import Findings, findings_of
+from ace_gui.methods.shared.survey import Findings, findings_of_experts
 
 
 class LearnedRow:
@@ -77,7 +77,7 @@ class LearnedRow:
             def compute() -> Any:
                 experts = Experts(self.vectors, prepared.weights_of(row))
                 findings = prepared.findings_of(row)
-                return part_inputs_of(learning, experts, prepared.parameters, findings)
+                return all_part_inputs(learning, experts, prepared.parameters, findings)
 
             self._stored = part_inputs_on_disk(folder, f"{number:05d}", len(row.experts), compute)
             self.close()
@@ -100,7 +100,7 @@ class LearnedRow:
         findings = self._prepared.findings_of(self._row)
         if findings is None:
             return None
-        return findings_of(findings, self._indices)
+        return findings_of_experts(findings, self._indices)
 
     def close(self) -> None:
         """Release memory that is not needed until the next read."""

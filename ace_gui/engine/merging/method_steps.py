@@ -24,7 +24,7 @@ from ace_gui.methods.shared.survey import (
     Survey,
     SurveyContext,
     context_after,
-    findings_in_memory,
+    findings_of_one_tensor,
 )
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 
@@ -113,7 +113,7 @@ def _findings_of_whole(
     """``tensor_findings`` of a tensor that is whole in memory."""
 
     def carry_out(survey: Survey) -> Findings:
-        return findings_in_memory(survey, vectors_for(survey, deltas, deltas.base))
+        return findings_of_one_tensor(survey, vectors_for(survey, deltas, deltas.base))
 
     with merging_of(row.name, deltas.names):
         return tensor_findings(row, prepared, random_key, carry_out)

@@ -49,8 +49,8 @@ from ace_gui.methods.shared.experts import (
 from ace_gui.methods.shared.survey import (
     Findings,
     Survey,
-    findings_in_memory,
     findings_in_passes,
+    findings_of_one_tensor,
 )
 from ace_gui.stored_formats import FORMATS
 
@@ -183,7 +183,7 @@ class TensorMerge:
             return ordered(pool, partial(measure, survey), parts)
 
         def in_memory(survey: Survey) -> Findings:
-            return findings_in_memory(survey, vectors(survey, parts[0]))
+            return findings_of_one_tensor(survey, vectors(survey, parts[0]))
 
         def carry_out(survey: Survey) -> Findings:
             if len(parts) == 1:

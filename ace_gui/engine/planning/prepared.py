@@ -20,7 +20,7 @@ from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.expert_modules import Differences, Factors, Masks, StoredPart
 from ace_gui.methods.shared.measured import Need
-from ace_gui.methods.shared.survey import Findings, findings_of
+from ace_gui.methods.shared.survey import Findings, findings_of_experts
 from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.recipe import Recipe
 from ace_gui.stored_formats import FORMATS
@@ -129,7 +129,7 @@ class Prepared:
         findings = self.groundwork.findings.get((self.method_of(row).name, self.parameters_of(row)))
         if findings is None:
             return None
-        return findings_of(findings, row.experts)
+        return findings_of_experts(findings, row.experts)
 
     @property
     def files(self) -> tuple[FileStamp, ...]:

@@ -104,8 +104,9 @@ def changed_after(
 ) -> Merged:
     """The merge of a matrix by any method, after the steps on its change.
 
-    ``rank``: share of the singular directions kept; ``spectrum``: power of the singular values;
-    ``scale``: factor; ``cap``: δ, or None for no cap. ``tolerance``: the accuracy that the result
+    The first four have the names of the recipe. ``rank``: which share of the singular directions is
+    kept; ``spectrum``: power of the singular values; ``scale``: factor; ``cap``: δ, a share of the
+    base's norm, or None for no cap. ``tolerance``: the accuracy that the result
     needs; float32 is used where it is exact enough. ``subtracted``: whether the task vectors are
     differences of weights, and have the rounding of these. Overwrites ``merged.delta``. The
     defaults change nothing.
@@ -127,18 +128,20 @@ def _reshaped(
 
     ``rounding``: Frobenius norm of the task vectors' own rounding.
     """
-    # The norm of the error that the change may have, with that of the computation.
+    # The change may be wrong by the rounding of the task vectors and by that of the computation.
     noise = EXACT * math.sqrt(energy(merged.delta)) + rounding
-    shaped: RootSpectrum | ShapedSpectrum | None = None
+    reshaped: RootSpectrum | ShapedSpectrum | None = None
     if rank == 1 and spectrum == ROOT:
-        shaped = _rooted(merged.delta, noise, tolerance)
-    if shaped is None:
-        shaped = shape_spectrum_(merged.delta, share=rank, power=spectrum, noise=noise)
+        reshaped = _rooted(merged.delta, noise, tolerance)
+    if reshaped is None:
+        reshaped = shape_spectrum_(merged.delta, share=rank, power=spectrum, noise=noise)
     # Both functions may work in the memory of ``merged.delta``; then there is nothing to copy.
-    if shaped.matrix_OI.data_ptr() != merged.delta.data_ptr():
-        merged.delta.copy_(shaped.matrix_OI)
-    values = ChangedSpectrum(before=shaped.before_R.tolist(), after=shaped.after_R.tolist())
-    return replace(merged, diagnostics=replace(merged.diagnostics, reshaped=values))
+    if reshaped.matrix_OI.data_ptr() != merged.delta.data_ptr():
+        merged.delta.copy_(reshaped.matrix_OI)
+    spectrum_change = ChangedSpectrum(
+        before=reshaped.before_R.tolist(), after=reshaped.after_R.tolist()
+    )
+    return replace(merged, diagnostics=replace(merged.diagnostics, reshaped=spectrum_change))
 
 
 def _rounding_of_base(merged: Merged, base_OI: Tensor) -> float:

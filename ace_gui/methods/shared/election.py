@@ -94,17 +94,20 @@ class Election:
                     scaled.mul_(weight)
                 self._total[part].add_(scaled)
                 self._magnitudes[part].add_(scaled.abs_())
-                # ``signs`` are those of x. A vote for sign(v) with weight |w| adds w sign(x) to the
-                # margin; one with weight w adds |w| sign(x).
-                if self._signed_weights:
+                # The vote is for sign(v) = sign(w) sign(x). It adds its weight times sign(v) to the
+                # margin, and its weight to the turnout.
+                if self._signed_weights:  # its weight is w, and w sign(w) = |w|
                     margin.add_(signs, alpha=abs(weight))
                     turnout.add_(signs.abs_(), alpha=weight)
-                else:
+                else:  # its weight is |w|, and |w| sign(w) = w
                     margin.add_(signs, alpha=weight)
                     turnout.add_(signs.abs_(), alpha=abs(weight))
 
     def vote(self) -> Vote:
-        """How many more entries elected + than −, and whether any entry is a tie."""
+        """For how many more entries the experts elected + than −, and whether any entry is a tie.
+
+        It is the vote of this part of a tensor on the sign of ties (``balanced: majority``).
+        """
         surplus = 0.0
         decided_entries = 0.0
         entries_with_votes = 0.0

@@ -49,11 +49,11 @@ class Mask:
     chosen: Tensor
     """The entries, bool."""
     expert_sum: float = 0.0
-    """A sum over the expert's entries of the part, of what the method needs for ``Masks.scale``,
-    which gets the total over all parts.
+    """The method's sum over the expert's entries of the part, such as that of magnitudes;
+    ``Masks.scale`` gets the total over all parts.
     """
     merged_sum: float = 0.0
-    """The same over the chosen entries of the merged task vector."""
+    """The same sum over the chosen entries of the merged task vector."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class StoredPart:
     """What is stored of a difference: everything if all fields are None."""
 
     density: float | None = None
-    """Share of its entries, the largest over the whole model."""
+    """Share of its entries: those that are the largest in the whole model."""
     density_in_rows: float | None = None
     """Share of the entries of each row of a matrix (outputs × inputs)."""
     rank: int | None = None
@@ -96,7 +96,7 @@ class StoredPart:
 
 @dataclass(frozen=True, kw_only=True)
 class Differences(Generic[Parameters]):
-    """Expert t is W + D_t, with the merged model W and a part of D_t."""
+    """Expert t is W + D_t, where W is the merged model; of D_t only ``stored_part`` is stored."""
 
     differences_of: Callable[[Experts, Parameters], Iterator[Tensor]]
     """Yields one D_t per expert, in order, from the experts' tensor (or a flat part of it if

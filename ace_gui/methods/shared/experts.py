@@ -28,7 +28,7 @@ from ace_gui.methods.shared.survey import (
     Survey,
     SurveyContext,
     context_after,
-    findings_in_memory,
+    findings_of_one_tensor,
     reads_base,
     required_findings,
 )
@@ -157,8 +157,8 @@ class Context:
     """The statistics of the experts' data that the method ``needs``; None for methods without data.
     """
     outputs: int | None = None
-    """Number of outputs of the tensor, for task vectors in coordinates of fewer
-    (``shared.low_rank``); None: as many as they have rows.
+    """Number of outputs of the tensor; None: as many as the task vectors have rows. They have fewer
+    rows if they are given in other coordinates (``shared.low_rank``).
     """
 
     def required_base(self) -> Tensor:
@@ -460,7 +460,7 @@ class Experts:
 
         def carry_out(survey: Survey) -> Findings:
             deltas = Computed(len(self), self.raw)
-            return findings_in_memory(survey, vectors_for(survey, deltas, context.base))
+            return findings_of_one_tensor(survey, vectors_for(survey, deltas, context.base))
 
         return context_after(tensor_surveys, survey_context, carry_out)
 

@@ -81,24 +81,24 @@ def inner_product_survey(
     experts = len(context.parameters)
 
     # A survey has figures of experts only, so the base's row of the matrix is left out. Its
-    # products are also the column ``base``. Its energy stands in every row, in the column
-    # ``base_energy``, and ``findings`` restores the row.
-    base = experts
-    base_energy = experts + 1
+    # products also stand in the column ``base_at``. Its energy stands in every row, in the column
+    # ``base_energy_at``, and ``findings`` restores the row.
+    base_at = experts
+    base_energy_at = experts + 1
 
     def figures(vectors: Sequence[Tensor], _start: int) -> Iterable[Sequence[float]]:
         products: list[list[float]] = inner_products(vectors).tolist()
         if not with_base:
             return products
-        energy_of_base = products[base][base]
-        return [[*row, energy_of_base] for row in products[:base]]
+        energy_of_base = products[base_at][base_at]
+        return [[*row, energy_of_base] for row in products[:base_at]]
 
     def findings(sums: list[list[float]]) -> Findings:
         if not with_base:
             return to_findings(torch.tensor(sums, dtype=torch.float64))
-        products = [row[:base_energy] for row in sums]
-        row_of_base = [row[base] for row in sums]
-        products.append([*row_of_base, sums[0][base_energy]])
+        products = [row[:base_energy_at] for row in sums]
+        row_of_base = [row[base_at] for row in sums]
+        products.append([*row_of_base, sums[0][base_energy_at]])
         return to_findings(torch.tensor(products, dtype=torch.float64))
 
     if with_base:

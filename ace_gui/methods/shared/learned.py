@@ -51,7 +51,7 @@ class AllSteps:
         return 0
 
 
-def part_inputs_of(
+def all_part_inputs(
     learning: Learning[Any], experts: Experts, parameters: Any, findings: Findings | None
 ) -> Iterator[PartInputs]:
     """The inputs of each expert's ``learning.part``: by default only ΔW_t, as "delta".
@@ -74,7 +74,7 @@ def merge_of_learned(learning: Learning[Any]) -> MergeFunction[Any]:
     def merged(experts: Experts, parameters: Any, context: Context) -> Merged:
         values = required_values(context.measured, len(experts))
         gates = learning.gates(values, parameters, None)
-        part_inputs = part_inputs_of(learning, experts, parameters, context.findings)
+        part_inputs = all_part_inputs(learning, experts, parameters, context.findings)
         total = torch.zeros(())  # takes its shape from the first part
         for t, scale in enumerate(scales(experts.weights, gates)):
             # No variable holds the inputs, so they are freed before the next ones are made.

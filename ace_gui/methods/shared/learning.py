@@ -58,7 +58,7 @@ class Learning(Generic[Parameters]):
     a number.
     """
     curve: str
-    """The title of the progress plot: what these numbers mean."""
+    """The title of the progress plot, whose curves are these numbers: what they mean."""
     part: Callable[[int, PartInputs, Gates], Tensor] = task_vector
     """The contribution of expert t, before λ_t, from its inputs and the gates; it is differentiable
     by the gates. The default is ΔW_t.

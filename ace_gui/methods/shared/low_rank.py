@@ -1,7 +1,7 @@
 """Task vectors that are products of thin factors, in a common basis of their outputs.
 
 T experts, O outputs, I inputs, ranks R_t; K = 1 + Σ R_t coordinates. The columns of all
-ΔW_t = L_t R_t (L_t: O × R_t) lie in a space of at most Σ R_t dimensions. With an orthonormal basis
+ΔW_t = A_t B_t (A_t: O × R_t) lie in a space of at most Σ R_t dimensions. With an orthonormal basis
 P (O × K) of it, ΔW_t = P C_t for the coordinates C_t = Pᵀ ΔW_t (K × I). A method that treats all
 outputs alike merges to P merge(C_1 … C_T), with far less work if K ≪ O.
 
@@ -23,29 +23,29 @@ from torch import Tensor
 from ace_gui.linalg.products import full_float32, times
 from ace_gui.methods.shared.experts import ChangedSpectrum, Merged
 
-FEWER: Final = 4
-"""Outputs for each coordinate from which on there is enough to save."""
+OUTPUTS_PER_COORDINATE: Final = 4
+"""With fewer outputs for each coordinate, coordinates do not save enough work."""
 
 
 class ThinFactors(NamedTuple):
-    """ΔW = L R."""
+    """ΔW = A B."""
 
     left_OR: Tensor
-    """L."""
+    """A."""
     right_RI: Tensor
-    """R."""
+    """B."""
 
 
 def coordinate_count(outputs: int, ranks: Sequence[int]) -> int | None:
     """K; None if it is not far smaller than the number of outputs."""
     count = 1 + sum(ranks)
-    if FEWER * count > outputs:
+    if OUTPUTS_PER_COORDINATE * count > outputs:
         return None
     return count
 
 
 def output_basis(lefts: Sequence[Tensor]) -> Tensor:
-    """P (O × K, float64) for factors L_t (O × R_t), at least one of which has columns; K ≤ O."""
+    """P (O × K, float64) for factors A_t (O × R_t), at least one of which has columns; K ≤ O."""
     outputs = len(lefts[0])
     ones_O1 = torch.ones(outputs, 1, dtype=torch.float64, device=lefts[0].device)
     columns_OK = torch.cat([ones_O1, *(left_OR.double() for left_OR in lefts)], dim=1)
@@ -59,7 +59,7 @@ def output_basis(lefts: Sequence[Tensor]) -> Tensor:
 
 
 def coordinates(basis_OK: Tensor, factors: ThinFactors) -> Tensor:
-    """C = Pᵀ L R (K × I, float64)."""
+    """C = Pᵀ A B (K × I, float64)."""
     return times(times(basis_OK.mT, factors.left_OR.double()), factors.right_RI.double())
 
 

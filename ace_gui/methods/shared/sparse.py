@@ -61,7 +61,7 @@ class Sparse:
     @property
     def all_surveys(self) -> tuple[MethodSurvey, ...]:
         """The surveys, including that of the ratios in each tensor."""
-        return (*self.surveys, MethodSurvey(survey=self._ratios, finds=(RATIO,)))
+        return (*self.surveys, MethodSurvey(survey=self._ratio_survey, finds=(RATIO,)))
 
     def vector(self, delta: Tensor, t: int, context: SurveyContext) -> Tensor:
         """τ̂_t: the kept entries, rescaled by norm if the ratios are known."""
@@ -81,10 +81,10 @@ class Sparse:
 
         return sparse_vector, surveyed
 
-    def _ratios(self, context: SurveyContext) -> SumSurvey | None:
-        """The factor on each expert's kept entries in a tensor, if rescaling is by norm.
+    def _ratio_survey(self, context: SurveyContext) -> SumSurvey | None:
+        """A survey of the ``RATIO`` of each expert in a tensor; None unless rescaling is by norm.
 
-        It is 1 if there is next to nothing to rescale.
+        The ratio is 1 if there is next to nothing to rescale.
         """
         if context.parameters[0].rescale != BY_NORM:
             return None

@@ -46,14 +46,16 @@ class Survey(Protocol):
         ...
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
-        """The contribution of a part. Changes nothing, so that threads may share the survey.
+        """The contribution of a part: numbers that ``add`` sums over all parts.
+
+        Changes nothing, so that threads may share the survey.
 
         ``experts``: indices of the experts that have the tensor; ``deltas``: their unweighted task
         vectors; ``start``: where the part begins in the flattened tensor.
         """
         ...
 
-    def add(self, measured: Tensor) -> None:
+    def add(self, contribution: Tensor) -> None:
         """Add a part's contribution; parts come in the plan's order."""
         ...
 
@@ -133,7 +135,7 @@ class MethodSurvey:
     """
 
     survey: Callable[[SurveyContext], Survey | None]
-    """Returns the survey to carry out, or None if the parameters need none. Reads no tensor."""
+    """Makes the survey, or returns None if the parameters need none. Reads no tensor."""
 
     finds: tuple[str, ...]
     """Names of its findings. Where earlier surveys found all of them, the survey is not made."""
@@ -214,7 +216,7 @@ def context_after(
     return context
 
 
-def findings_of(findings: Findings, experts: Sequence[int]) -> Findings:
+def findings_of_experts(findings: Findings, experts: Sequence[int]) -> Findings:
     """The findings of some of the experts, in their order."""
     return {name: tuple(values[t] for t in experts) for name, values in findings.items()}
 
@@ -244,7 +246,7 @@ def findings_in_passes(survey: Survey, contributions: Callable[[], Iterable[Tens
 
 
 def findings_of_tensors(survey: Survey, tensors: Sequence[Sequence[Tensor]]) -> Findings:
-    """The findings of a survey of tensors in memory.
+    """The findings of a survey of tensors in memory, each of which is one part.
 
     ``tensors``: for each tensor, the experts' task vectors, and W₀ after them if it is read.
     """
@@ -267,7 +269,7 @@ def reads_base(survey: Survey) -> bool:
     return bool(getattr(survey, "with_base", False))
 
 
-def findings_in_memory(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
+def findings_of_one_tensor(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
     """The findings of one whole tensor in memory, without passes where that is faster."""
     if isinstance(survey, RankSurvey):
         return survey.of_whole(deltas)
@@ -335,7 +337,7 @@ class RankSurvey:
         """Counts per bin, T × ranks × bins; a first pass has one count for all ranks."""
         counts = self._zeros()
         stage = self._stages[self._stage_index]
-        earlier = findings_of(self._results, experts)
+        earlier = findings_of_experts(self._results, experts)
         with calling("The values of a survey", stage.values):
             for t, values in zip(experts, stage.values(deltas, earlier, start), strict=True):
                 if self._bins is None:  # the first pass
@@ -348,13 +350,15 @@ class RankSurvey:
                     break
         return counts
 
-    def add(self, measured: Tensor) -> None:
+    def add(self, contribution: Tensor) -> None:
         """Add counts."""
         if self._counts is None:
-            self._counts = measured
+            self._counts = contribution
             return
-        counts = self._counts.numpy()  # torch would wait for busy threads (``bin_of_rank``)
-        counts += measured.numpy()
+        # The array has the memory of ``self._counts``. numpy adds, as torch would wait for busy
+        # threads (``bin_of_rank``).
+        array_of_counts = self._counts.numpy()
+        array_of_counts += contribution.numpy()
 
     def finish_pass(self) -> bool:
         """First pass: choose the bins. Second pass: choose the numbers, and end the stage."""
@@ -365,8 +369,9 @@ class RankSurvey:
             counts_by_expert = self._counts
         if self._bins is None:
             self._bins = []
-            for counts, ranks in zip(counts_by_expert, self._ranks(stage), strict=True):
-                self._bins.append(_bins_of_ranks(counts[0], ranks))
+            functions = self._rank_functions(stage)
+            for counts, ranks_of_count in zip(counts_by_expert, functions, strict=True):
+                self._bins.append(_bins_of_ranks(counts[0], ranks_of_count))
         else:
             for j, name in enumerate(stage.names):
                 numbers = []
@@ -391,37 +396,38 @@ class RankSurvey:
             numbers: dict[str, list[float]] = {name: [] for name in stage.names}
             with calling("The values of a survey", stage.values):
                 values_of_experts = stage.values(deltas, self._results, 0)
-                for values, ranks in zip(values_of_experts, self._ranks(stage), strict=True):
-                    ranks_of_expert = ranks(max(1, values.numel()))  # no function is asked about 0
-                    for name, rank in zip(stage.names, ranks_of_expert, strict=True):
+                functions = self._rank_functions(stage)
+                for values, ranks_of_count in zip(values_of_experts, functions, strict=True):
+                    # Methods' functions need not expect a count of 0.
+                    ranks = ranks_of_count(max(1, values.numel()))
+                    for name, rank in zip(stage.names, ranks, strict=True):
                         numbers[name].append(_value_of_rank(values, rank))
             self._results |= {name: tuple(values) for name, values in numbers.items()}
         return self._results
 
-    def _ranks(self, stage: Stage) -> tuple[RanksOfCount, ...]:
+    def _rank_functions(self, stage: Stage) -> tuple[RanksOfCount, ...]:
         """One function for each expert."""
-        ranks = stage.ranks
-        if isinstance(ranks, tuple):
-            return ranks
-        return (ranks,) * self._experts
+        if isinstance(stage.ranks, tuple):
+            return stage.ranks
+        return (stage.ranks,) * self._experts
 
     def _zeros(self) -> Tensor:
         """Counts before the first part of a pass."""
         if self._bins is None:
-            ranks = 1
+            rank_count = 1
         else:
-            ranks = len(self._stages[self._stage_index].names)
-        return torch.zeros(self._experts, ranks, BINS, dtype=torch.int64)
+            rank_count = len(self._stages[self._stage_index].names)
+        return torch.zeros(self._experts, rank_count, BINS, dtype=torch.int64)
 
 
-def _bins_of_ranks(counts: Tensor, ranks: RanksOfCount) -> list[_BinOfRank]:
+def _bins_of_ranks(counts: Tensor, ranks_of_count: RanksOfCount) -> list[_BinOfRank]:
     """Where the value of each rank is, by the counts of upper bins."""
     total = int(counts.numpy().sum())
     if not total:  # without values, all findings are 0
-        count = len(ranks(1))
-        return [_BinOfRank(upper=ZERO_BIN, rank=1)] * count
+        rank_count = len(ranks_of_count(1))
+        return [_BinOfRank(upper=ZERO_BIN, rank=1)] * rank_count
     bins = []
-    for rank in ranks(total):
+    for rank in ranks_of_count(total):
         if rank <= total:
             upper, rank_in_bin = bin_of_rank(counts, rank)
             bins.append(_BinOfRank(upper=upper, rank=rank_in_bin))
@@ -479,15 +485,15 @@ class SumSurvey:
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """The figures of a part; zero for experts that lack the tensor."""
-        measured = torch.zeros_like(self._sums)
+        contribution = torch.zeros_like(self._sums)
         with calling("The figures of a survey", self._figures):
             for t, figures in zip(experts, self._figures(deltas, start), strict=True):
-                measured[t] = torch.tensor(figures, dtype=torch.float64)
-        return measured
+                contribution[t] = torch.tensor(figures, dtype=torch.float64)
+        return contribution
 
-    def add(self, measured: Tensor) -> None:
+    def add(self, contribution: Tensor) -> None:
         """Add the figures of a part."""
-        self._sums += measured
+        self._sums += contribution
 
     def finish_pass(self) -> bool:
         """Never needs another pass."""

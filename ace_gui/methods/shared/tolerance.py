@@ -68,8 +68,8 @@ def rounding_of(dtype: torch.dtype) -> float:
     """Root mean square of the relative rounding in this format; 0 for float32 and wider.
 
     A number m 2^e, 1 ≤ m < 2, is rounded to a multiple of ε 2^e, which leaves 1/√12 of that. As a
-    share of the number it is ε / (√12 m): ε/4.9 in the mean if mantissas m are spread evenly. A
-    sixth of ε is a little less.
+    share of the number it is ε / (√12 m), which is ε/4.9 in the mean if mantissas m are spread
+    evenly. A sixth of ε is used: too little only makes the computation more exact than it need be.
     """
     eps = torch.finfo(dtype).eps
     if eps > torch.finfo(torch.float32).eps:

@@ -44,7 +44,7 @@ class WithTrim(Protocol):
 
     @property
     def trim(self) -> str:
-        """Over what the entries are chosen, which is the range of the survey that does it."""
+        """Where the largest entries are chosen from: "model" or "tensor", as a survey's range."""
         ...
 
 

@@ -19,7 +19,7 @@ from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared import learning as learning_module
 from ace_gui.methods.shared.experts import Experts
-from ace_gui.methods.shared.learned import part_inputs_of
+from ace_gui.methods.shared.learned import all_part_inputs
 from ace_gui.methods.shared.learning import PartInputs
 
 LEARNING = [method for method in METHODS.values() if method.learning is not None]
@@ -143,7 +143,7 @@ def merged_values(
         deltas = [0.5 * torch.randn_like(parameter) for _ in range(experts)]
         findings = {"threshold": tuple(0.2 for _ in range(experts))}
         weights = [1.0 + 0.25 * t for t in range(experts)]
-        made = list(part_inputs_of(learning, Experts(deltas, weights), parameters, findings))
+        made = list(all_part_inputs(learning, Experts(deltas, weights), parameters, findings))
         rows.append(Held(name, parameter.detach().clone(), deltas, made, weights, parameter))
         values = learning.start(deltas, parameters, findings)
         by_tensor[name] = {key: value.double() for key, value in values.items()}
