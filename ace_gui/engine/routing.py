@@ -182,7 +182,7 @@ def _layers(prepared: Prepared, changes: Changes, device: torch.device) -> Itera
             yield LinearChange(
                 tensor=row.tensor,
                 changes=_stacked(row, prepared, changes).to(device),
-                biases=None if bias is None else _stacked(bias, prepared, changes).to(device),
+                bias_changes=None if bias is None else _stacked(bias, prepared, changes).to(device),
             )
 
 

@@ -37,8 +37,8 @@ from ace_gui.engine.modules.stored import (
     MODEL_ROUTER,
     MODULES,
     TRAINED,
-    form_of,
     has_modules,
+    suffixes_of,
 )
 from ace_gui.engine.modules.task_tensors import (
     StoredModules,
@@ -128,7 +128,9 @@ class _Target:
     part: MatrixPart
     """The elements."""
     form: str
-    """How the changes are stored: "left" (and right factors), "index" (and values) or "whole"."""
+    """How the changes are stored, by the first of the tensors' suffixes: "left" (and "right"),
+    "index" (and "values") or "whole".
+    """
     owners: tuple[int, ...]
     """Indices of the experts."""
     ranks: tuple[int, ...]
@@ -243,10 +245,10 @@ def _target_of(
     """
     owners = modules.layout.experts[row]
     part = modules.layout.parts[row]
-    forms = {form_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
-    if not owners or len(forms) != 1:
+    suffixes_of_owners = {suffixes_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
+    if not owners or len(suffixes_of_owners) != 1:
         raise refusal(modules.folder, f"{MODULES} has a row in several forms; merge again.")
-    (suffixes,) = forms  # of the names of an expert's tensors; the first one names the form
+    (suffixes,) = suffixes_of_owners
     form = suffixes[0]
     ranks: list[int] = []
     if form == "left":
@@ -277,7 +279,9 @@ def _target_of(
 def _make_by_example(model: Any, router: Router, differences: ExpertDifferences) -> None:
     """Replace ``forward`` and ``generate`` by ones that compute the weights first."""
     forward = model.forward
-    prompts = list[bool]()  # a flag for both functions: not empty while weights are a prompt's
+    # The shares of the prompts for which ``generate`` is running. While there are any, the weights
+    # are the last prompt's, and ``forward`` leaves them as they are.
+    prompts_in_use: list[list[float]] = []
     signature = inspect.signature(forward)
 
     def shares(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[float]:
@@ -290,25 +294,25 @@ def _make_by_example(model: Any, router: Router, differences: ExpertDifferences)
 
     @wraps(forward)
     def forward_by_example(*args: Any, **kwargs: Any) -> Any:
-        if prompts:
+        if prompts_in_use:
             return forward(*args, **kwargs)
         with _weights_of(model, differences, shares(args, kwargs)):
             return forward(*args, **kwargs)
 
     model.forward = forward_by_example
     if hasattr(model, "generate"):
-        model.generate = _by_prompt(model, differences, shares, prompts)
+        model.generate = _by_prompt(model, differences, shares, prompts_in_use)
 
 
 def _by_prompt(
     model: Any,
     differences: ExpertDifferences,
     shares: Callable[[tuple[Any, ...], Mapping[str, Any]], list[float]],
-    prompts: list[bool],
+    prompts_in_use: list[list[float]],
 ) -> Any:
     """``generate`` with the weights of the prompt for the whole text.
 
-    ``prompts``: has an item while they are in use.
+    ``prompts_in_use``: has the prompt's shares while it runs.
     """
     generate = model.generate
 
@@ -322,12 +326,12 @@ def _by_prompt(
             if kwargs.get(name) is not None:
                 prompt[name] = kwargs[name]
         prompt_shares = shares((), prompt)
-        prompts.append(True)
+        prompts_in_use.append(prompt_shares)
         try:
             with _weights_of(model, differences, prompt_shares):
                 return generate(*args, **main_input, **kwargs)
         finally:
-            prompts.pop()
+            prompts_in_use.pop()
 
     return with_prompt_weights
 
@@ -371,9 +375,10 @@ class ModulesInModel:
         return dict(task.tensors())
 
     def put(self, model: Any) -> None:
-        """Attach the modules that are not changes of weights to the loaded model.
+        """Attach the modules that work while the loaded model runs: routers and corrections.
 
-        Raises CheckpointError and ArchitectureError.
+        The model of one task needs none, as its weights already are the expert's. Raises
+        CheckpointError and ArchitectureError.
         """
         if self.kind is ModuleKind.TASK:
             return

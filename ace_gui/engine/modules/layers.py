@@ -176,13 +176,17 @@ class BlockRouter(nn.Module):
         self.location = location
         self.experts = tuple(experts)
         self.first_layer: Any = None
+        """The layer that asked for ``share_NT`` first; None if there are no shares."""
         self.share_NT: Tensor | None = None
         self.keeps_prompt = False
         self.mask: Tensor | None = None
         self.observer: Observer | None = None
 
     def forward(self, input_NLH: Tensor) -> Tensor:
-        """The shares for each example. Tokens may have several dimensions, or be one (N × H)."""
+        """The shares for each example.
+
+        Between N and H there may be several dimensions of tokens, or none (N × H).
+        """
         hidden = torch.relu(input_NLH @ self.hidden.T + self.hidden_bias)
         output = hidden @ self.out.T + self.out_bias
         if output.ndim == 2:  # one vector for each example
@@ -192,7 +196,7 @@ class BlockRouter(nn.Module):
 
     def shares_for(self, layer: Any, inputs: Tensor) -> Tensor:
         """The shares, computed when the block's first layer asks, once a call of the model."""
-        # In each call of the model the first layer asks before the others.
+        # In each call of the model, the same layer asks first. If it asks again, the call is new.
         is_new_call = layer is self.first_layer and not self.keeps_prompt
         if self.share_NT is not None and not is_new_call:
             return self.share_NT
@@ -217,20 +221,24 @@ class ExpertChanges(nn.Module):
     """
 
     changes: Tensor
-    biases: Tensor | None
+    bias_changes: Tensor | None
     merged_shares: Tensor
 
     def __init__(
-        self, router: BlockRouter, changes: Tensor, biases: Tensor | None, merged_shares: Tensor
+        self,
+        router: BlockRouter,
+        changes: Tensor,
+        bias_changes: Tensor | None,
+        merged_shares: Tensor,
     ) -> None:
         """Store the changes.
 
-        ``changes``: D_t (T × O × I); ``biases``: d_t (T × O); ``merged_shares``: of the experts in
-        the layer's own weights (T).
+        ``changes``: D_t (T × O × I); ``bias_changes``: d_t (T × O); ``merged_shares``: of the
+        experts in the layer's own weights (T).
         """
         super().__init__()
         self.register_buffer("changes", changes, persistent=False)
-        self.register_buffer("biases", biases, persistent=False)
+        self.register_buffer("bias_changes", bias_changes, persistent=False)
         self.register_buffer("merged_shares", merged_shares, persistent=False)
         self.router = (router,)  # in a tuple, so that it is not a submodule
 
@@ -243,8 +251,8 @@ class ExpertChanges(nn.Module):
         share_T = self.router[0].shares_for(layer, inputs).mean(dim=0)
         added_share_T = (share_T - self.merged_shares).to(inputs.dtype)
         bias_O = layer.bias
-        if self.biases is not None:
-            change_O = added_share_T @ self.biases
+        if self.bias_changes is not None:
+            change_O = added_share_T @ self.bias_changes
             if bias_O is None:
                 bias_O = change_O
             else:
@@ -270,7 +278,7 @@ class LinearChange:
     """Name of the layer's matrix in files."""
     changes: Tensor
     """T × O × I, or T × I × O if the layer stores its matrix so."""
-    biases: Tensor | None
+    bias_changes: Tensor | None
     """T × O; None if the biases do not change."""
 
 
@@ -298,7 +306,7 @@ def put_layers(
         if target.transposed:
             changes_TOI = changes_TOI.mT
         changes_TOI = changes_TOI.contiguous()
-        added = ExpertChanges(routers[block], changes_TOI, change.biases, merged_shares)
+        added = ExpertChanges(routers[block], changes_TOI, change.bias_changes, merged_shares)
         layer.add_module(SUBMODULE, added.to(layer.weight.device, layer.weight.dtype))
         layer.forward = partial(_forward_with_changes, layer, target.transposed)
         attached[block] = routers[block]
@@ -318,15 +326,16 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
         if len(part.tensor_shape) != 2:
             continue
         tensor = part.tensor
+        # A row that is a whole tensor has the tensor's name; other rows have names of their own.
         if tensor not in modules.layout.parts:
             sentence = f"{MODULES} has parts of blocks; merge again."
             raise refusal(modules.folder, sentence, tensor=tensor)
         changes = torch.stack([modules.read_whole(name, tensor) for name in names])
         bias = bias_of(tensor)
-        biases = None
+        bias_changes = None
         if bias in modules.layout.parts:
-            biases = torch.stack([modules.read_whole(name, bias) for name in names])
-        layers.append(LinearChange(tensor=tensor, changes=changes, biases=biases))
+            bias_changes = torch.stack([modules.read_whole(name, bias) for name in names])
+        layers.append(LinearChange(tensor=tensor, changes=changes, bias_changes=bias_changes))
     routers: dict[str, BlockRouter] = {}
     for layer in layers:
         block = block_of(layer.tensor)

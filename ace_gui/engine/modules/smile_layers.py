@@ -33,7 +33,7 @@ class SmileExperts(nn.Module):
     left_TOK: Tensor
     right_TKI: Tensor
     biases: Tensor | None
-    outputs: Tensor | None
+    output_indices: Tensor | None
 
     def __init__(
         self,
@@ -43,15 +43,15 @@ class SmileExperts(nn.Module):
         *,
         gate_rank: int,
         top: int,
-        outputs: Tensor | None,
+        output_indices: Tensor | None,
         location: str = "",
         experts: Sequence[str] = (),
     ) -> None:
         """``left``: U_t S_t (O × K); ``right``: V_tᵀ (K × I); ``biases``: O, or an empty list.
 
         ``gate_rank``: at most half of the inputs, as with all of them every input has the same norm
-        for all experts. ``outputs``: the layer's outputs that belong to the matrix; None: all.
-        ``location``, ``experts``: names for observers.
+        for all experts. ``output_indices``: of the layer's outputs that belong to the matrix; None:
+        all. ``location``, ``experts``: names for observers.
         """
         super().__init__()
         stacked_biases = None
@@ -60,7 +60,7 @@ class SmileExperts(nn.Module):
         self.register_buffer("left_TOK", torch.stack([*left]), persistent=False)
         self.register_buffer("right_TKI", torch.stack([*right]), persistent=False)
         self.register_buffer("biases", stacked_biases, persistent=False)
-        self.register_buffer("outputs", outputs, persistent=False)
+        self.register_buffer("output_indices", output_indices, persistent=False)
         inputs = self.right_TKI.shape[2]
         self.gate_rank = min(gate_rank, max(1, inputs // 2))
         self.top = top
@@ -99,10 +99,10 @@ def _output_with_experts(layer: Any, arguments: tuple[Any, ...], output: Tensor)
     flat = result.view(-1, output.shape[-1])  # the same memory, one output vector per row
     for experts_of_matrix in layer.get_submodule(SUBMODULE).children():
         change_NO, weight_NT = experts_of_matrix(input_NI)
-        if experts_of_matrix.outputs is None:
+        if experts_of_matrix.output_indices is None:
             flat += change_NO
         else:
-            flat[:, experts_of_matrix.outputs] += change_NO
+            flat[:, experts_of_matrix.output_indices] += change_NO
         if experts_of_matrix.observer is not None:
             experts_of_matrix.observer(weight_NT.view(*inputs.shape[:-1], -1))
     return result
@@ -148,26 +148,26 @@ def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: boo
     else:
         output_factors = lefts
         input_factors = rights
-    outputs = _outputs_of(part, transposed=transposed)
+    output_indices = _output_indices_of(part, transposed=transposed)
     bias = bias_of(part.tensor)
     biases = list[Tensor]()
     if bias in modules.layout.parts:  # zero for experts without one
         biases = [modules.read_whole(owner, bias) for owner in owners]
-    if outputs is not None:
-        biases = [values_O[outputs] for values_O in biases]
+    if output_indices is not None:
+        biases = [values_O[output_indices] for values_O in biases]
     return SmileExperts(
         output_factors,
         input_factors,
         biases,
         gate_rank=settings.gate_rank,
         top=settings.top,
-        outputs=outputs,
+        output_indices=output_indices,
         location=row.removesuffix(".weight"),
         experts=owners,
     )
 
 
-def _outputs_of(part: MatrixPart, *, transposed: bool) -> Tensor | None:
+def _output_indices_of(part: MatrixPart, *, transposed: bool) -> Tensor | None:
     """Indices of the outputs that have elements in a part of a layer's matrix; None: all."""
     rows, columns = part.tensor_shape
     # A matrix of the same shape, in which each element has the number of its output.

@@ -12,8 +12,8 @@
 
     EXPERT/TENSOR/mask          uint8, eight elements per byte, the first in the lowest bit
     EXPERT/TENSOR/scale         float64, one number
-    EXPERT/TENSOR/u, s, vh      float32, rows × K, K, K × columns of the matrix as it is stored
-    EXPERT/TENSOR/left, right   float32, rows × K and K × columns
+    EXPERT/TENSOR/u, s, vh      float32, M × K, K, K × N of a matrix that is stored as M × N
+    EXPERT/TENSOR/left, right   float32, M × K and K × N
     EXPERT/TENSOR/index, values int32 and float32, ascending: elements of the tensor, flat
     EXPERT/TENSOR/whole         float32, the tensor's shape
 
@@ -23,8 +23,9 @@ these is ``left`` · ``right``. Its factor on the input side of the matrix is or
 of ``right``, or where the matrix is stored as inputs × outputs, the columns of ``left``.
 ``/trained/…``, float32: trained tensors.
 
-TENSOR may be one of several matrices in a stored tensor. Such a part, or a whole tensor, is a row;
-the metadata give its elements in the stored tensor, and the experts that have tensors for it.
+TENSOR may be one of several matrices in a stored tensor. Such a matrix, or a whole tensor, is
+called a row, as in the merge's plan, and TENSOR is its name. The metadata give the part of the
+stored tensor that it is (``MatrixPart``), and the experts that have tensors for it.
 """
 
 from __future__ import annotations
@@ -264,8 +265,8 @@ def checked_rows(
 def _overlap(part: MatrixPart, next_part: MatrixPart) -> bool:
     """Whether two parts of a tensor may share an element; the second one does not start earlier.
 
-    Parts over the same range may take turns: in each ``period`` of elements, one has those from its
-    ``first`` to before its ``last`` (``MatrixPart``).
+    Parts over the same range may take turns: in each ``period`` of elements, one has those with the
+    indices ``first`` ≤ index < ``last`` (``MatrixPart``).
     """
     if next_part.start >= part.stop:
         return False
@@ -288,38 +289,38 @@ def _check_part(folder: Path, row: str, part: MatrixPart, merged: Checkpoint) ->
 
 def _checked_names(folder: Path, prefix: str, part: MatrixPart, modules: Checkpoint) -> list[str]:
     """The names of one expert's tensors of a row. Raises CheckpointError unless they fit."""
-    form = form_of(prefix, modules)
+    suffixes = suffixes_of(prefix, modules)
     infos = {}
-    for suffix in form:
+    for suffix in suffixes:
         name = prefix + suffix
         info = modules.tensors.get(name)
         if info is None:
             raise _damaged(folder, f"lacks `{plain(name)}`", name)
         infos[suffix] = info
-    if not _fits(form, infos, part):
-        name = prefix + form[0]
+    if not _fits(suffixes, infos, part):
+        name = prefix + suffixes[0]
         raise _damaged(folder, f"has `{plain(name)}` in another shape or number format", name)
     return [info.name for info in infos.values()]
 
 
-def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
-    """The form in which an expert has a row: the last parts of its tensors' names.
+def suffixes_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
+    """The last parts of the names of an expert's tensors for a row, which show their form.
 
-    The first form if the expert has no tensor for the row; its tensors are then reported missing.
+    Those of the first form if the expert has no tensor for the row, and then reported missing.
     """
-    for form in _FORMS:
-        if any(prefix + suffix in modules.tensors for suffix in form):
-            return form
+    for suffixes in _FORMS:
+        if any(prefix + suffix in modules.tensors for suffix in suffixes):
+            return suffixes
     return _FORMS[0]
 
 
-def _fits(form: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPart) -> bool:
+def _fits(suffixes: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPart) -> bool:
     """Whether tensors of these formats and shapes can belong to the part."""
     elements = part.elements
     is_whole_tensor = part.elements == prod(part.tensor_shape)
-    dtypes = [infos[suffix].dtype for suffix in form]
-    shapes = [infos[suffix].shape for suffix in form]
-    match form[0]:
+    dtypes = [infos[suffix].dtype for suffix in suffixes]
+    shapes = [infos[suffix].shape for suffix in suffixes]
+    match suffixes[0]:
         case "mask":
             return dtypes == ["U8", "F64"] and shapes == [(ceil(elements / 8),), (1,)]
         case "index":
@@ -329,14 +330,14 @@ def _fits(form: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPa
             if is_whole_tensor:
                 expected_shape = part.tensor_shape
             return dtypes == ["F32"] and shapes[0] == expected_shape
-    # Factors of the matrix that the part is: rows × K, for ``TRIPLETS`` also K, and K × columns.
-    left, *singular_values, right = shapes
-    if set(dtypes) != {"F32"} or len(left) != 2 or len(right) != 2:
+    # Factors of the matrix that the part is: M × K, for ``TRIPLETS`` also K, and K × N.
+    left_shape, *singular_value_shapes, right_shape = shapes
+    if set(dtypes) != {"F32"} or len(left_shape) != 2 or len(right_shape) != 2:
         return False
-    rank = left[1]
-    if right[0] != rank or any(shape != (rank,) for shape in singular_values):
+    rank = left_shape[1]
+    if right_shape[0] != rank or any(shape != (rank,) for shape in singular_value_shapes):
         return False
-    matrix_shape = (left[0], right[1])
+    matrix_shape = (left_shape[0], right_shape[1])
     if is_whole_tensor and len(part.tensor_shape) == 2 and matrix_shape != part.tensor_shape:
         return False
     return prod(matrix_shape) == elements

@@ -33,11 +33,11 @@ from ace_gui.engine.modules.stored import (
     Rows,
     block_of,
     checked_rows,
-    form_of,
     has_modules,
     read_layout,
     read_manifest,
     require_hashes,
+    suffixes_of,
 )
 from ace_gui.engine.planning.models import open_files
 from ace_gui.engine.planning.recipe_models import HEADS
@@ -95,11 +95,11 @@ class StoredModules:
         Raises CheckpointError.
         """
         prefix = f"{expert}/{row}/"
-        form = form_of(prefix, self.tensors)
-        tensors = [self.read(prefix + suffix) for suffix in form]
-        if form[0] == "left":
+        suffixes = suffixes_of(prefix, self.tensors)
+        tensors = [self.read(prefix + suffix) for suffix in suffixes]
+        if suffixes[0] == "left":
             return (tensors[0] @ tensors[1]).reshape(-1)
-        if form[0] == "index":
+        if suffixes[0] == "index":
             self.require_entries(prefix, elements)
             return torch.zeros(elements).index_copy_(0, tensors[0].long(), tensors[1])
         return tensors[0].reshape(-1)
@@ -170,7 +170,7 @@ def open_modules(folder: Path) -> StoredModules:
         merged=open_checkpoint(folder),
         tensors=open_checkpoint(folder / MODULES),
     )
-    modules.rows(manifest.experts[0])
+    modules.rows(manifest.experts[0])  # checks the tensors of all experts
     require_hashes(folder, manifest)
     return modules
 
@@ -291,8 +291,8 @@ class TaskTensors:
 
 def _changes_base(modules: StoredModules, expert: str, row: str) -> bool:
     """Whether an expert's tensors of a row change the base's weights instead of the merged ones."""
-    form = form_of(f"{expert}/{row}/", modules.tensors)
-    return form in (MASK, TRIPLETS)
+    suffixes = suffixes_of(f"{expert}/{row}/", modules.tensors)
+    return suffixes in (MASK, TRIPLETS)
 
 
 def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensors:

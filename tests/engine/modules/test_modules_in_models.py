@@ -114,7 +114,7 @@ def test_smile_layer_by_its_formula(rank: int, gate: int, top: int):
         list(biases),
         gate_rank=gate,
         top=top,
-        outputs=None,
+        output_indices=None,
     )
     outputs, weights = experts(inputs)
     expected, shares = oracle.smile(deltas.numpy(), biases.numpy(), inputs.numpy(), rank, gate, top)
