@@ -157,7 +157,7 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
     distil_how: How | None = option(
         "|".join(How),
         "With --distil: train the whole model at once, or one block after another (default: blocks "
-        "for adapters with heads of their own, and if the memory is too small for the whole).",
+        "only if the memory is too small for the whole).",
     )
     sanity: bool | None = switch(
         "--check/--no-check",

@@ -32,9 +32,8 @@ class Trained(StrEnum):
 class How(StrEnum):
     """In which pieces the model is trained. The value is written in recipes.
 
-    ``AUTO``: ``BLOCKS`` for adapters with heads of their own, and if the memory is too small for
-    the whole; else ``WHOLE``. ``WHOLE``: all at once, by answers. ``BLOCKS``: one block after
-    another, by hidden states.
+    ``AUTO``: ``WHOLE``; ``BLOCKS`` if the memory is too small for that. ``WHOLE``: all at once, by
+    answers. ``BLOCKS``: one block after another, by hidden states.
     """
 
     AUTO = "auto"

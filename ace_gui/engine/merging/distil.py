@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,7 +64,7 @@ from ace_gui.engine.planning.trained_tensors import (
     copies_of,
     trained_tensors,
 )
-from ace_gui.errors import CheckpointError, MismatchError, TaskError
+from ace_gui.errors import CheckpointError
 from ace_gui.recipe.distillation import Distillation, How
 
 RESULT: Final = "distilled.safetensors"
@@ -99,7 +99,8 @@ class AlignmentPlan:
 def alignment_plan(prepared: Prepared, allowed: int | None) -> AlignmentPlan:
     """How the merge is aligned. ``allowed``: memory that may be used; None: what is free.
 
-    Raises the errors of its inputs, and those of ``require_blocks`` if the whole is no choice.
+    Raises the errors of its inputs, and those of ``require_blocks`` for a merge that is aligned by
+    block.
     """
     distil = prepared.recipe.distil
     sources = alignment_sources(prepared)
@@ -107,18 +108,8 @@ def alignment_plan(prepared: Prepared, allowed: int | None) -> AlignmentPlan:
         return AlignmentPlan(sources=(), way=AlignmentWay(how=How.WHOLE, whole_fits=True))
     way = way_of_alignment(prepared, allowed)
     if way.how is How.BLOCKS:
-        try:
-            require_blocks(prepared, sources)
-        except (MismatchError, TaskError):
-            if not _may_be_whole(way, distil):
-                raise
-            way = replace(way, how=How.WHOLE)
+        require_blocks(prepared, sources)
     return AlignmentPlan(sources=sources, way=way)
-
-
-def _may_be_whole(way: AlignmentWay, distil: Distillation) -> bool:
-    """Whether a model that is no chain of blocks may be trained whole."""
-    return distil.how is How.AUTO and way.whole_fits
 
 
 def distilled(
@@ -156,12 +147,8 @@ def _aligned(
         by_block = BlockAlignment(
             prepared, store, plan.sources, distil, device, compares=plan.way.whole_fits
         )
-        try:
-            yield from by_block.run()
-            return by_block.result()
-        except TaskError as error:  # only with its inputs does a model show what its blocks pass
-            if error.key != "how" or not _may_be_whole(plan.way, distil):
-                raise
+        yield from by_block.run()
+        return by_block.result()
     whole = WholeAlignment(prepared, store, plan.sources, distil, device)
     yield from whole.run()
     return whole.result()

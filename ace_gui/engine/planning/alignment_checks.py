@@ -13,7 +13,6 @@ from ace_gui.architecture.traits import Role
 from ace_gui.engine.contract.plan import ALIGNMENT, Check, CheckVerdict, PlanRow
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import COPIES, FLOAT32
-from ace_gui.engine.planning.task_heads import has_one_head
 from ace_gui.engine.planning.trained_tensors import shared_rows, trained_tensors
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import counted, human_bytes, listing, plain
@@ -109,33 +108,17 @@ def way_of_alignment(prepared: Prepared, allowed: int | None = None) -> Alignmen
     else:
         limit = allowed
     fits = whole_bytes(prepared) <= limit
-    better_by_block = _is_better_by_block(prepared)
-    how = chosen_way(prepared.recipe.distil.how, fits=fits, better_by_block=better_by_block)
+    how = chosen_way(prepared.recipe.distil.how, fits=fits)
     return AlignmentWay(how=how, whole_fits=fits)
 
 
-def chosen_way(how: How, *, fits: bool, better_by_block: bool) -> How:
+def chosen_way(how: How, *, fits: bool) -> How:
     """``WHOLE`` or ``BLOCKS``. ``fits``: whether the memory suffices for the whole model."""
     if how is not How.AUTO:
         return how
-    if fits and not better_by_block:
+    if fits:
         return How.WHOLE
     return How.BLOCKS
-
-
-def _is_better_by_block(prepared: Prepared) -> bool:
-    """Whether the experts are adapters that do not answer through one head.
-
-    By block, such merges came out better in the evidence over seeds; others did not.
-    """
-    if not _are_adapters(prepared):
-        return False
-    has_blocks = any(block_of(prepared, row) is not None for row in shared_rows(prepared))
-    return has_blocks and not has_one_head(prepared.base, prepared.plan.rows)
-
-
-def _are_adapters(prepared: Prepared) -> bool:
-    return all(expert.checkpoint.adapter is not None for expert in prepared.experts)
 
 
 def _cost(prepared: Prepared, way: AlignmentWay) -> str:
@@ -163,22 +146,20 @@ def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
     sentence = f"{numbers} will be trained, on {distil.inputs} inputs of each task."
     way = way_of_alignment(prepared)
     sentence += f" {_cost(prepared, way)}"
-    remarks = (_loss_by_block(prepared, way), left_out_sentence(prepared))
+    remarks = (_risk_by_block(way), left_out_sentence(prepared))
     warnings = [remark for remark in remarks if remark]
     if warnings:
         return (Check(ALIGNMENT, " ".join([sentence, *warnings]), CheckVerdict.WARNING),)
     return (Check(ALIGNMENT, sentence),)
 
 
-def _loss_by_block(prepared: Prepared, way: AlignmentWay) -> str:
-    """A sentence where training by block made merges worse in the evidence; empty elsewhere."""
-    if way.how is How.WHOLE or _are_adapters(prepared):
-        return ""
-    if has_one_head(prepared.base, prepared.plan.rows):
+def _risk_by_block(way: AlignmentWay) -> str:
+    """A sentence on what training by block gained in the evidence; empty for the whole model."""
+    if way.how is How.WHOLE:
         return ""
     return (
-        "Merges of eight full fine-tunes of classifiers became worse by this: compare with the "
-        "merge without `distil`, or train the whole model (`how: whole`)."
+        "By block, merges mostly gained less than with `how: whole`, and some became worse: "
+        "compare with the merge without `distil`."
     )
 
 

@@ -76,8 +76,8 @@ _OPTIONS: Final = (
         name="how",
         label="In pieces",
         help=(
-            "Automatic: one block after another for adapters with heads of their own, and if the "
-            "memory is too small for the whole model; otherwise the whole model at once."
+            "Automatic: the whole model at once; one block after another if the memory is too "
+            "small for that. Most merges gain less by block."
         ),
         values={
             "automatic": How.AUTO,

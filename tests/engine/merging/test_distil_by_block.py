@@ -250,17 +250,16 @@ def test_memory_is_that_of_one_block(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "fits", "better_by_block", "way"),
+    ("how", "fits", "way"),
     [
-        (How.AUTO, True, False, How.WHOLE),
-        (How.AUTO, True, True, How.BLOCKS),
-        (How.AUTO, False, False, How.BLOCKS),
-        (How.WHOLE, False, True, How.WHOLE),
-        (How.BLOCKS, True, False, How.BLOCKS),
+        (How.AUTO, True, How.WHOLE),
+        (How.AUTO, False, How.BLOCKS),
+        (How.WHOLE, False, How.WHOLE),
+        (How.BLOCKS, True, How.BLOCKS),
     ],
 )
-def test_memory_and_experts_decide(how: How, fits: bool, better_by_block: bool, way: How) -> None:
-    assert chosen_way(how, fits=fits, better_by_block=better_by_block) is way
+def test_memory_decides(how: How, fits: bool, way: How) -> None:
+    assert chosen_way(how, fits=fits) is way
 
 
 @pytest.mark.parametrize(("how", "words"), [("whole", "at once"), ("blocks", "One block after")])
@@ -276,10 +275,11 @@ def test_the_plan_says_the_way_and_its_cost(bert: Path, how: str, words: str) ->
     [
         ("bert", "blocks", CheckVerdict.WARNING),
         ("bert", "whole", CheckVerdict.OK),
-        ("chat", "blocks", CheckVerdict.OK),
+        ("chat", "blocks", CheckVerdict.WARNING),
+        ("chat", "whole", CheckVerdict.OK),
     ],
 )
-def test_the_plan_warns_of_full_classifiers_by_block(
+def test_the_plan_warns_of_training_by_block(
     tmp_path: Path, family: str, how: str, verdict: CheckVerdict
 ) -> None:
     file = FAMILIES[family](tmp_path)
