@@ -51,7 +51,10 @@ def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """The speed of one worker, and of the process that writes."""
+    """The speed of one worker, and of the process that writes.
+
+    Several fields have the names that the JSON of ``merge --dry-run`` has.
+    """
 
     flops: float
     """Operations per second."""

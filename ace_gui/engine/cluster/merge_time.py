@@ -19,7 +19,9 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 MOST_SECONDS: Final = 8.0
-"""Seconds for trials of rows: nobody has asked for them, and other methods wait."""
+"""Seconds for the trials of one merge. They run unasked, and the estimates for other methods wait
+until they end.
+"""
 
 _ENTRY: Final = "seconds"
 

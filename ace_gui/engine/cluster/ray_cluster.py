@@ -28,7 +28,9 @@ from ace_gui.engine.cluster import leftovers
 from ace_gui.errors import ClusterError
 
 TICK_SECONDS: Final = 0.1
-"""Seconds of one wait; between two, whoever waits may stop."""
+"""Longest wait at a time, in seconds. A longer wait is several of these, and can be stopped after
+each of them.
+"""
 
 STARTS: Final = 3
 """Number of attempts to start a cluster on this machine."""
@@ -284,7 +286,8 @@ class RayCluster:
     def _started_here(self) -> list[psutil.Process]:
         """Ray processes that this cluster started.
 
-        There are none while another cluster's start is still ending.
+        There are none before its turn comes: this process starts one cluster at a time, after the
+        one before has ended (``_one_at_a_time``).
         """
         earlier = self._earlier_children
         if earlier is None:

@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(eq=False)
 class _Member:
-    """A worker."""
+    """A worker of the cluster as this process sees it; ``Worker`` is what runs in the worker."""
 
     actor: Any
     """Ray's handle of its ``Worker``."""
@@ -118,7 +118,9 @@ class RayWorkers:
         self._computing_kinds: set[tuple[str, str]] = set()
         """Processor and device of the workers, as far as they differ."""
         self._start_call = Call(name="identity")
-        """The first call of every worker that has a result: it says that the worker has started."""
+        """Every new worker gets this same call after its broadcasts, which return nothing. So the
+        result of this call is its first one, and says that it has started.
+        """
         self._has_written = False
         """Whether a worker has written tensors itself."""
 
@@ -178,10 +180,11 @@ class RayWorkers:
         for arguments_of_call, subject in zip(arguments, about, strict=True):
             call_arguments = (function, arguments_of_call)
             calls.append(Call(name="run", arguments=call_arguments, about=subject))
+        # None in reserve: it could wait behind a long call while another worker has nothing to do.
         return self.results(calls, ahead=1)
 
     def scanned(self, scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Scanned | None]:
-        """The results of ``scan`` for each row, in order."""
+        """The results of ``scan``, one for each pack of rows, in the order of the rows."""
         self.broadcast("set_scan", scan)
         packs = packed(rows, lambda row: prod(row.shape), SCANNED_ELEMENTS)
         calls = []
@@ -377,19 +380,19 @@ class RayWorkers:
             member.identity.kill()
         self._members.remove(member)
 
-    def _check(self, worker: WorkerIdentity) -> None:
+    def _check(self, identity: WorkerIdentity) -> None:
         """Check a worker that has started, and note what it computes with.
 
         Raises ClusterError for one of another version.
         """
         self._start_call.losses = 0  # so only losses in a row count, as all workers share the call
         here = WorkerIdentity.here("cpu")
-        if worker.code != here.code or worker.libraries != here.libraries:
+        if identity.code != here.code or identity.libraries != here.libraries:
             raise ClusterError(
-                f"{worker.node} has another version of this program or of its libraries; "
+                f"{identity.node} has another version of this program or of its libraries; "
                 "install the same ones on all machines."
             )
-        self._computing_kinds.add((worker.processor, worker.device))
+        self._computing_kinds.add((identity.processor, identity.device))
 
 
 @contextmanager

@@ -150,7 +150,9 @@ class _TrialSetup:
     units_at_once: int
     """Number of units that are merged at once."""
     units_per_worker: int
-    """Those of them that one worker, or this process, merges: so many times longer a unit takes."""
+    """How many of these one worker, or this process, merges. Each of them then takes that many
+    times as long as a unit alone.
+    """
     device: torch.device
     """Where they are merged."""
 
@@ -164,7 +166,7 @@ def _setup_for(
             merge_units=workers.merged, units_at_once=workers.count, units_per_worker=1, device=CPU
         )
     if readers.prepared.is_whole(row) and device.type == "cpu":
-        at_once = matrices_at_once(readers.prepared, None)
+        at_once = matrices_at_once(readers.prepared, limit=None)
     else:
         at_once = 1
     merge_units = partial(_merged_here, readers, at_once, device)
@@ -205,7 +207,8 @@ def _speed_of(
         write = sum(times.synced_bytes for _, times in large) / sync_seconds
     check_seconds_per_byte = 0.0
     checked = [times for _, times in large if times.check_seconds]
-    if checked:  # the threads that read take as long to start as a small file
+    if checked:
+        # The largest alone: starting the threads takes as long as reading a small file.
         largest = max(checked, key=lambda times: times.synced_bytes)
         check_seconds_per_byte = largest.check_seconds / largest.synced_bytes
     ratios = {}
@@ -377,7 +380,8 @@ def _scan_seconds(
 def _rows_to_scan(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
     """Rows from all over the model that fill about a call for each of ``count`` workers.
 
-    Of as many calls as all rows would fill, every ``step``-th row leaves about ``count``.
+    All rows would fill ``calls`` calls. Every ``step``-th row, where ``step`` is ``calls`` divided
+    by ``count``, fills about ``count`` calls.
     """
     candidates = [row for row in rows if prod(row.shape) <= SCANNED_ELEMENTS]
     if not candidates:

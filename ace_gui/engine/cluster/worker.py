@@ -80,7 +80,7 @@ class WorkerIdentity:
     def kill(self) -> None:
         """Kill the worker if it is on this machine.
 
-        A stopped worker would ignore Ray and keep its resources.
+        A worker that a signal has suspended would ignore Ray and keep its resources.
         """
         if self.node == platform.node() and self.process != os.getpid():
             with suppress(psutil.Error):
@@ -162,11 +162,11 @@ class Worker:
         self._rows = {row.name: row for row in self._prepared.plan.rows}
 
     def set_scan(self, scan: Scan) -> None:
-        """Set the survey pass for the following scans."""
+        """Set the scan, which is one pass of a survey, for the following calls."""
         self._scan = scan
 
     def scan(self, names: Sequence[str]) -> Scanned:
-        """Survey the rows of these names."""
+        """Scan the rows of these names."""
         return scan_rows(self._scan, self._rows_of(names), self._readers)
 
     def set_merge(

@@ -121,7 +121,7 @@ def test_matrices_are_tried_as_the_merge_has_them_in_work(gpt2: Family, monkeypa
                 running -= 1
 
     monkeypatch.setattr(trials, "merge_unit", merged)
-    monkeypatch.setattr(trials, "matrices_at_once", lambda _prepared, _limit: 2)
+    monkeypatch.setattr(trials, "matrices_at_once", lambda _prepared, limit: 2)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
