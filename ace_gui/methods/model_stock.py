@@ -178,5 +178,5 @@ MODEL_STOCK = MergeMethod(
     kind=Kind.ENTRY,
     whole=lambda parameters: parameters.filter_wise,
     surveys=SURVEYS,
-    working_memory=parts_memory(entries=4),
+    working_memory=parts_memory(numbers_per_element=4),
 )

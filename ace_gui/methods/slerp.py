@@ -260,7 +260,7 @@ SLERP = MergeMethod(
     merge=slerp,
     kind=Kind.ENTRY,
     surveys=SLERP_SURVEYS,
-    working_memory=parts_memory(entries=3),
+    working_memory=parts_memory(numbers_per_element=3),
     least=2,
     most=2,
 )
@@ -301,6 +301,6 @@ BASE_SLERP = MergeMethod(
     merge=base_slerp,
     kind=Kind.ENTRY,
     surveys=BASE_SURVEYS,
-    working_memory=parts_memory(entries=3),
+    working_memory=parts_memory(numbers_per_element=3),
     most=1,
 )

@@ -241,7 +241,7 @@ KARCHER = MergeMethod(
     merge=karcher,
     kind=Kind.ENTRY,
     surveys=KARCHER_SURVEYS,
-    working_memory=parts_memory(entries=3),
+    working_memory=parts_memory(numbers_per_element=3),
 )
 
 
@@ -320,5 +320,5 @@ MULTISLERP = MergeMethod(
     merge=multislerp,
     kind=Kind.ENTRY,
     surveys=MULTISLERP_SURVEYS,
-    working_memory=parts_memory(entries=3),
+    working_memory=parts_memory(numbers_per_element=3),
 )

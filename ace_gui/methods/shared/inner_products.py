@@ -143,8 +143,8 @@ def combined(experts: Experts, findings: Findings, base: Tensor | None = None) -
     return total.add_(base, alpha=findings[OF_BASE][0])
 
 
-def parts_memory(*, entries: float) -> WorkingMemory:
-    """``entries`` numbers for each element, or what the survey holds if that is more."""
+def parts_memory(*, numbers_per_element: float) -> WorkingMemory:
+    """So many float64 numbers for each element, or what the survey holds if that is more."""
 
     def numbers(shape: tuple[int, ...], experts: int) -> float:
         count = math.prod(shape)
@@ -154,6 +154,6 @@ def parts_memory(*, entries: float) -> WorkingMemory:
             vectors_at_once = 2
         # A task vector in float32 takes half as much as float64 numbers.
         surveying = vectors_at_once * (0.5 * count + min(count, BLOCK))
-        return max(entries * count, surveying)
+        return max(numbers_per_element * count, surveying)
 
     return numbers
