@@ -43,7 +43,7 @@ KIND = (
     ),
     Insertion(
         file="engine/evaluating/kinds.py",
-        before="KINDS: Final[Mapping[TaskKind, type[Evaluator]]] = {",
+        before="_EVALUATORS: Final",
         lines='''
 class MaskedWord(OfWholeText):
     """The likeliest word in place of one that the tokenizer does not know."""
@@ -71,7 +71,7 @@ class MaskedWord(OfWholeText):
     ),
     Insertion(
         file="engine/evaluating/kinds.py",
-        before="        ClipZeroShot,",
+        before="    ClipZeroShot,",
         lines="        MaskedWord,\n",
     ),
     Insertion(
@@ -114,7 +114,7 @@ class NumpyExport:
     ),
     Insertion(
         file="engine/output/exporters.py",
-        before="EXPORTERS: Final",
+        before="_ALL",
         lines='''
 class NumpyArchive(FromModel):
     """One archive with every tensor."""
@@ -137,7 +137,7 @@ class NumpyArchive(FromModel):
     ),
     Insertion(
         file="engine/output/exporters.py",
-        before="        PeftAdapter(),",
+        before="    PeftAdapter(),",
         lines="        NumpyArchive(),\n",
     ),
     Insertion(

@@ -234,6 +234,9 @@ def test_the_window_estimates_as_the_dry_run_does(gpt2: Family, tmp_path, monkey
     runner = Runner()
     events = [event for event in steps_of(job, runner) if isinstance(event, MergeEstimated)]
     (seconds,) = [event.seconds for event in events]
+    monkeypatch.delattr(merge_time, "measuring_speed")
+    again = [event for event in steps_of(job, Runner()) if isinstance(event, MergeEstimated)]
+    assert again == events, "remembered, for this number of threads"
     monkeypatch.setattr(estimating, "measured_speed", lambda *_: speed)
     record = tmp_path / "plan.json"
     command = Estimate(recipe=file_of(tmp_path, gpt2, merge_method=method), json=record)
@@ -241,9 +244,6 @@ def test_the_window_estimates_as_the_dry_run_does(gpt2: Family, tmp_path, monkey
     printed = json.loads(record.read_text())
     start = printed["speed"]["start"]
     assert seconds == pytest.approx(printed["schedules"][0]["seconds"] - start)
-    monkeypatch.delattr(merge_time, "measuring_speed")
-    again = [event for event in steps_of(job, Runner()) if isinstance(event, MergeEstimated)]
-    assert again == events, "remembered"
 
 
 @pytest.mark.parametrize("method", ["regmean", "adamerging"])
