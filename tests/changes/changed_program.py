@@ -114,7 +114,7 @@ class NumpyExport:
     ),
     Insertion(
         file="engine/output/exporters.py",
-        before="_ALL",
+        before="_EXPORTERS",
         lines='''
 class NumpyArchive(FromModel):
     """One archive with every tensor."""

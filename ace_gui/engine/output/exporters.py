@@ -1,4 +1,4 @@
-"""Every form of a merge on disk: a class that checks and writes it, and its line in ``EXPORTERS``.
+"""Every form of a merge on disk: a class that checks and writes it, and its line in ``_EXPORTERS``.
 
 What is known of a form without writing one is a member of ``Output`` in ``recipe/output_forms.py``.
 """
@@ -238,12 +238,12 @@ class TaskModels(FromModel):
         return write_task_models(model, read_manifest(model).experts, folder)
 
 
-_ALL: Final[tuple[Exporter, ...]] = (
+_EXPORTERS: Final[tuple[Exporter, ...]] = (
     WholeModel(),
     PeftAdapter(),
     TaskModels(),
 )
-EXPORTERS: Final[Mapping[Output, Exporter]] = {exporter.output: exporter for exporter in _ALL}
+EXPORTERS: Final[Mapping[Output, Exporter]] = {exporter.output: exporter for exporter in _EXPORTERS}
 """What writes each form."""
 
 
