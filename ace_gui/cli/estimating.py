@@ -172,7 +172,7 @@ def _estimated(prepared: Prepared, command: Estimate | Merge, counts: Sequence[i
     stated |= {} if disk is None else {"read": disk * 1e6, "write": disk * 1e6}
     speed = replace(speed, **stated)
     planned = planned_units(prepared, speed)
-    written = prepared.plan.bytes_to_write + prepared.plan.bytes_for_experts
+    written = prepared.plan.all_bytes_to_write
     return _Estimated(
         prepared=prepared,
         planned=planned,

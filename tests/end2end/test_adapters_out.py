@@ -16,26 +16,11 @@ from torch import Tensor
 from ace_gui.engine.contract.events import Exported
 from ace_gui.engine.workflow import Options, extract_adapter, merge_to_folder
 from ace_gui.recipe.new_recipes import recipe_for_extraction
-from tests.helpers.adapters import ATTENTION, gpt2, llama, randomised, resnet
+from tests.helpers.adapters import ATTENTION, gpt2, llama, resnet
+from tests.helpers.peft_adapters import save_base_and_adapters
 from tests.helpers.recipes import recipe_over
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def adapters(folder: Path, make: Any, configs: list[Any]) -> tuple[Path, list[Path]]:
-    """A base and trained adapters of it."""
-    torch.manual_seed(0)
-    make().save_pretrained(folder / "base")
-    made = []
-    for number, config in enumerate(configs):
-        model = type(make()).from_pretrained(folder / "base")
-        adapted = randomised(peft.get_peft_model(model, config), seed=number)
-        for name, value in adapted.named_parameters():
-            if "modules_to_save" in name:
-                value.data += 0.1 * torch.randn(value.shape)
-        adapted.save_pretrained(folder / f"adapter-{number}")
-        made.append(folder / f"adapter-{number}")
-    return folder / "base", made
 
 
 def written(recipe: Any, out: Path) -> Path:
@@ -92,7 +77,7 @@ def test_an_adapter_without_a_cut_is_the_merged_model(
 ) -> None:
     make, options = LORAS[kind]
     configs = [peft.LoraConfig(**{"target_modules": ATTENTION, **option}) for option in options]
-    base, experts = adapters(tmp_path, make, configs)
+    base, experts = save_base_and_adapters(tmp_path, make, configs)
     exact = method != "ties" and kind not in ("dora",)
     more = {} if exact else {"rank": 99}
     recipe = recipe_over(base, experts, **METHODS[method], output="adapter", **more)
@@ -108,7 +93,7 @@ def test_an_adapter_without_a_cut_is_the_merged_model(
 @pytest.mark.parametrize("rank", [1, 3, None])
 def test_a_sum_is_that_of_peft(rank: int | None, tmp_path: Path) -> None:
     configs = [peft.LoraConfig(r=r, lora_alpha=6, target_modules=ATTENTION) for r in (4, 3)]
-    base, experts = adapters(tmp_path, llama, configs)
+    base, experts = save_base_and_adapters(tmp_path, llama, configs)
     recipe = recipe_over(
         base, experts, **METHODS["sum"], output="adapter", **({"rank": rank} if rank else {})
     )

@@ -28,7 +28,7 @@ _ENTRY: Final = "seconds"
 
 def merge_seconds(prepared: Prepared, speed: Speed) -> float:
     """Seconds of a merge by one process of this speed."""
-    written = prepared.plan.bytes_to_write + prepared.plan.bytes_for_experts
+    written = prepared.plan.all_bytes_to_write
     return schedule(planned_units(prepared, speed), 1, written, speed).seconds
 
 

@@ -360,6 +360,11 @@ class Plan:
     free_memory: int = 0
     """Of the machine at planning, in bytes."""
 
+    @property
+    def all_bytes_to_write(self) -> int:
+        """Size of the output, with what belongs to each expert."""
+        return self.bytes_to_write + self.bytes_for_experts
+
     def memory_check(self, memory_bytes: int | None, gpu_memory: int = 0) -> Check:
         """Whether memory suffices for a merge.
 

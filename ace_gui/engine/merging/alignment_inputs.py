@@ -144,13 +144,19 @@ def _refuse_scoring_data(
         )
 
 
+def tasks_of(sources: Sequence[Calibration]) -> list[TaskData]:
+    """The tasks of all experts, in their order."""
+    tasks: list[TaskData] = []
+    for source in sources:
+        tasks += [data for data, _ in source.tasks]
+    return tasks
+
+
 def compared_inputs(
     sources: Sequence[Calibration], device: torch.device
 ) -> Generator[PassProgress, None, dict[tuple[str, str], float]]:
     """What ``distinctions_by`` says of every expert. One expert after another is loaded."""
-    tasks: list[TaskData] = []
-    for source in sources:
-        tasks += [data for data, _ in source.tasks]
+    tasks = tasks_of(sources)
     loaded = Loaded(device)
     distinctions: dict[tuple[str, str], float] = {}
     for source in sources:

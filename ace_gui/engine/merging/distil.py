@@ -43,6 +43,7 @@ from ace_gui.engine.merging.alignment_inputs import (
     alignment_sources,
     distinctions_by,
     parts_of,
+    tasks_of,
     warnings_about_inputs,
 )
 from ace_gui.engine.merging.alignment_steps import (
@@ -217,8 +218,8 @@ class WholeAlignment:
     def run(self) -> Iterator[Progress]:
         """Ask the experts, then train."""
         yield from self._asked()
-        data_of_tasks = [data for data, _ in self._all_tasks()]
-        self._doubts = warnings_about_inputs(self._prepared, data_of_tasks, self._distinctions)
+        tasks_data = tasks_of(self._sources)
+        self._doubts = warnings_about_inputs(self._prepared, tasks_data, self._distinctions)
         tasks = self._tasks(self._merged_models())
         seed = self._prepared.recipe.seed
         self._changes = changes_begun(
@@ -244,7 +245,7 @@ class WholeAlignment:
         return result, tensors
 
     def _names(self) -> list[str]:
-        return [data.name for data, _ in self._all_tasks()]
+        return [data.name for data in tasks_of(self._sources)]
 
     def _all_tasks(self) -> list[tuple[TaskData, str]]:
         """Every task, with the name of its expert."""
@@ -257,16 +258,15 @@ class WholeAlignment:
     def _asked(self) -> Iterator[PassProgress]:
         """Let every expert answer the inputs of its tasks."""
         loaded = Loaded(self._device)
-        total = len(self._all_tasks())
+        tasks = tasks_of(self._sources)
         for source in self._sources:
             for data, loading in source.tasks:
                 expert = loaded.evaluator(data, loading)
                 self._answers[data.name] = answers_of(expert, data.examples)
                 seed = (self._prepared.recipe.seed, len(self._parts))
                 self._parts[data.name] = parts_of(len(data.examples), seed)
-                tasks = [task_data for task_data, _ in self._all_tasks()]
                 self._distinctions |= distinctions_by(expert, tasks)
-                yield PassProgress(title=ASKING, done=len(self._answers), total=total)
+                yield PassProgress(title=ASKING, done=len(self._answers), total=len(tasks))
 
     def _merged_models(self) -> list[Evaluator]:
         """The merged model on every task, with the same parameters where these are trained."""
@@ -276,7 +276,7 @@ class WholeAlignment:
         loaded: list[tuple[Loading, Any]] = []
         body: dict[str, Tensor] = {}
         evaluators = []
-        for data, _ in self._all_tasks():
+        for data in tasks_of(self._sources):
             loading = models.loading(merge, data.task)
             models_of_loading = [model for earlier, model in loaded if earlier == loading]
             if models_of_loading:

@@ -20,12 +20,12 @@ from ace_gui.engine.calibrating.calibrate import Calibration
 from ace_gui.engine.contract.distilled import Distilled, TaskDivergence
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.kept_files import is_there, keep_tensors, open_tensors, warn_recomputed
 from ace_gui.engine.merging.alignment_inputs import (
     Parts,
     compared_inputs,
     parts_of,
+    tasks_of,
     warnings_about_inputs,
 )
 from ace_gui.engine.merging.alignment_steps import (
@@ -86,9 +86,7 @@ class BlockAlignment(BlockPasses):
 
     def run(self) -> Iterator[Progress]:
         """Train every block, the first one first."""
-        tasks: list[TaskData] = []
-        for source in self._sources:
-            tasks += [data for data, _ in source.tasks]
+        tasks = tasks_of(self._sources)
         distinctions: Mapping[tuple[str, str], float] = {}
         if self._compares:
             distinctions = yield from compared_inputs(self._sources, self._device)

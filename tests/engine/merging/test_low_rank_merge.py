@@ -5,7 +5,6 @@ from typing import Any
 
 import peft
 import pytest
-import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -17,25 +16,17 @@ from ace_gui.methods.shared.low_rank import output_basis
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recommended_keys
 from ace_gui.recipe.recipe_file import recipe_from
-from tests.helpers.adapters import gpt2, llama, randomised
+from tests.helpers.adapters import gpt2, llama
 from tests.helpers.merges import merged_tensors
+from tests.helpers.peft_adapters import save_base_and_adapters
 
 LARGEST_ERROR = 1e-5
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def adapters(folder: Path, make: Any, configs: list[dict[str, Any]]) -> tuple[Path, list[Path]]:
-    """A base and adapters with random factors."""
-    torch.manual_seed(0)
-    make().save_pretrained(folder / "base")
-    adapter_folders = []
-    for number, config in enumerate(configs):
-        model = type(make()).from_pretrained(folder / "base")
-        adapted = randomised(peft.get_peft_model(model, peft.LoraConfig(**config)), seed=number)
-        adapter_folders.append(folder / f"adapter-{number}")
-        adapted.save_pretrained(adapter_folders[-1])
-    return folder / "base", adapter_folders
+def adapters(folder: Path, make: Any, settings: list[dict[str, Any]]) -> tuple[Path, list[Path]]:
+    return save_base_and_adapters(folder, make, [peft.LoraConfig(**config) for config in settings])
 
 
 @pytest.fixture
