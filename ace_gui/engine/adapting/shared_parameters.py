@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,12 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ace_gui.architecture.disk_names import DiskNames
+from ace_gui.engine.adapting.changed_weights import (
+    ChangedWeight,
+    LowRankChange,
+    WeightRows,
+    changed_weight,
+)
 from ace_gui.engine.calibrating.model_parameters import pieces
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import MismatchError
@@ -29,6 +35,24 @@ class _Cover:
     """First row of the parameter."""
     last: int
     """The row of the parameter after the last one."""
+
+    def rows(self, changes: Mapping[str, LowRankChange]) -> WeightRows:
+        """These rows with the change to them, of the changes by base tensor."""
+        change = changes.get(self.tensor)
+        if change is not None:
+            stop = self.start + self.last - self.first
+            change = replace(change, up_OK=change.up_OK[self.start : stop])
+        return WeightRows(count=self.last - self.first, change=change)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a shared parameter is in a model."""
+
+    parameters: dict[str, Parameter | None]
+    """Those of a module, by name."""
+    name: str
+    parameter: Parameter
 
 
 _Key = tuple[tuple[int, ...], tuple[_Cover, ...]]
@@ -48,6 +72,7 @@ class SharedParameters:
         self._parameters: dict[_Key, Parameter] = {}
         self._by_tensor: dict[str, list[tuple[Parameter, _Cover]]] = defaultdict(list)
         self._buffers: dict[str, list[Tensor]] = defaultdict(list)
+        self._places: list[_Place] = []
 
     def adopt(self, model: Any, expert: OpenedModel, shapes: dict[str, tuple[int, ...]]) -> None:
         """Replace the parameters of a task's model by the shared ones.
@@ -87,7 +112,9 @@ class SharedParameters:
         for module in model.modules():
             for name, parameter in module._parameters.items():
                 if parameter is not None and id(parameter) in shared:
-                    module._parameters[name] = shared[id(parameter)]
+                    place = _Place(module._parameters, name, shared[id(parameter)])
+                    self._places.append(place)
+                    module._parameters[name] = place.parameter
 
     def _parameter(self, original: Parameter, covers: list[_Cover]) -> Parameter:
         """The shared parameter in place of a model's own.
@@ -113,6 +140,23 @@ class SharedParameters:
             for cover in covers:
                 self._by_tensor[cover.tensor].append((fresh, cover))
         return self._parameters[key]
+
+    def attach(self, changes: Mapping[str, LowRankChange]) -> None:
+        """Let the adopted models compute with changes beside these base tensors, matrices."""
+        changed: dict[int, ChangedWeight] = {}
+        for (_, covers), parameter in self._parameters.items():
+            if any(cover.tensor in changes for cover in covers):
+                rows = [cover.rows(changes) for cover in covers]
+                changed[id(parameter)] = changed_weight(parameter, rows)
+        for place in self._places:
+            if id(place.parameter) in changed:
+                # torch's own setter takes parameters only, and a changed weight is none.
+                place.parameters[place.name] = changed[id(place.parameter)]  # type: ignore[assignment]
+
+    def detach(self) -> None:
+        """Let the adopted models compute without changes again."""
+        for place in self._places:
+            place.parameters[place.name] = place.parameter
 
     def write(self, name: str, tensor: Tensor) -> None:
         """Set a base tensor in its stored layout."""

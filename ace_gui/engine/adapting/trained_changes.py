@@ -7,11 +7,12 @@ O outputs, I inputs, K rank.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
+from ace_gui.engine.adapting.changed_weights import LowRankChange
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.methods.shared.draws import seed_from
 
@@ -23,65 +24,72 @@ WHOLE = "whole"
 class TrainedChanges:
     """The additions to some tensors, as values of a training loop.
 
-    ``starts``: the merged tensors by name, float32. ``ranks``: of the addition to each; a tensor
-    without a rank is trained whole. ``parameters``: those of the models that are trained.
+    ``shapes``: of the merged tensors by name; ``start``: returns one, float32. ``ranks``: of the
+    addition to each; a tensor without a rank is trained whole. ``parameters``: those of the models
+    that are trained, all of which have been adopted.
     """
 
     def __init__(
         self,
-        starts: Mapping[str, Tensor],
+        shapes: Mapping[str, tuple[int, ...]],
+        start: Callable[[str], Tensor],
         ranks: Mapping[str, int],
         parameters: SharedParameters,
         *,
         seed: int,
     ) -> None:
-        self._starts = starts
-        self._ranks = ranks
+        self._names = tuple(shapes)
+        self._start = start
         self._parameters = parameters
+        self._low_rank: dict[str, LowRankChange] = {}
+        self._starts: dict[str, Tensor] = {}
+        """Of the tensors that are trained whole."""
         self.values: dict[str, Tensor] = {}
-        for name, start in starts.items():
-            self._begin(name, start, seed)
+        for name in shapes:
+            if name in ranks:
+                self._begin_low_rank(name, ranks[name], seed)
+            else:
+                self._starts[name] = start(name)
+                self.values[f"{name}/{WHOLE}"] = torch.zeros_like(self._starts[name])
+        parameters.attach(self._low_rank)
 
-    def _begin(self, name: str, start: Tensor, seed: int) -> None:
-        """Make the values of a tensor, for an addition of 0."""
-        rank = self._ranks.get(name)
-        if rank is None:
-            self.values[f"{name}/{WHOLE}"] = torch.zeros_like(start)
-            return
+    def _begin_low_rank(self, name: str, rank: int, seed: int) -> None:
+        """Make U and D, of which U is 0, and set the tensor in the models."""
+        start = self._start(name)
+        self._parameters.write(name, start)
         outputs, inputs = start.shape
         generator = torch.Generator().manual_seed(seed_from(seed, name, 0))
         bound = 1 / math.sqrt(inputs)
         down_KI = torch.empty(rank, inputs).uniform_(-bound, bound, generator=generator)
-        self.values[f"{name}/{DOWN}"] = down_KI.to(start.device)
-        self.values[f"{name}/{UP}"] = start.new_zeros(outputs, rank)
+        down_KI = down_KI.to(start.device).requires_grad_()
+        up_OK = start.new_zeros(outputs, rank).requires_grad_()
+        self._low_rank[name] = LowRankChange(up_OK=up_OK, down_KI=down_KI)
+        self.values[f"{name}/{DOWN}"] = down_KI
+        self.values[f"{name}/{UP}"] = up_OK
 
+    @torch.no_grad()
     def tensor(self, name: str) -> Tensor:
         """The trained tensor, float32."""
-        return self._starts[name] + self._change(name)
-
-    def is_unchanged(self) -> bool:
-        """Whether every addition is 0."""
-        return not any(bool(self._change(name).any()) for name in self._starts)
-
-    def _change(self, name: str) -> Tensor:
-        """The addition to a tensor."""
-        if name not in self._ranks:
-            return self.values[f"{name}/{WHOLE}"]
-        return self.values[f"{name}/{UP}"] @ self.values[f"{name}/{DOWN}"]
+        if name in self._low_rank:
+            return self._start(name) + self._low_rank[name].product()
+        return self._starts[name] + self.values[f"{name}/{WHOLE}"]
 
     def write(self) -> None:
-        """Set the tensors of the models that are trained."""
+        """Set the tensors of the models that are trained whole; others have their factors."""
         for name in self._starts:
             self._parameters.write(name, self.tensor(name))
 
     def set_gradients(self) -> None:
-        """Compute the gradients of the values from those of the tensors."""
+        """Compute the gradients of the values from those of the tensors; factors have theirs."""
         for name, start in self._starts.items():
             gradient = self._parameters.gradient(name, tuple(start.shape)).to(start)
-            if name not in self._ranks:
-                self.values[f"{name}/{WHOLE}"].grad = gradient
-                continue
-            up_OK = self.values[f"{name}/{UP}"]
-            down_KI = self.values[f"{name}/{DOWN}"]
-            up_OK.grad = gradient @ down_KI.T
-            down_KI.grad = up_OK.T @ gradient
+            self.values[f"{name}/{WHOLE}"].grad = gradient
+
+    def finish(self) -> dict[str, Tensor]:
+        """The trained tensors, which the models then have themselves."""
+        self._parameters.detach()
+        tensors = {}
+        for name in self._names:
+            tensors[name] = self.tensor(name)
+            self._parameters.write(name, tensors[name])
+        return tensors

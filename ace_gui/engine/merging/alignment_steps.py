@@ -73,13 +73,19 @@ def changes_begun(
 ) -> TrainedChanges:
     """Additions of 0 to the tensors of some of the plan's rows.
 
-    ``value``: a row's merged tensor, float32, on the device of the training.
+    ``value``: a row's merged tensor, float32, on the device of the training. It is asked for again
+    when training has ended.
     """
-    starts = {row.tensor: value(row) for row in rows}
+    rows_by_tensor = {row.tensor: row for row in rows}
+    shapes = {row.tensor: row.tensor_shape for row in rows}
     ranks = {}
     if plan.rank is not None:
         ranks = {row.tensor: rank_of(row.tensor_shape) for row in rows}
-    return TrainedChanges(starts, ranks, parameters, seed=seed)
+
+    def start(name: str) -> Tensor:
+        return value(rows_by_tensor[name])
+
+    return TrainedChanges(shapes, start, ranks, parameters, seed=seed)
 
 
 def alignment_loop(

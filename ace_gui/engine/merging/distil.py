@@ -63,6 +63,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.trained_tensors import (
     TrainedTensors,
     copies_of,
+    learning_rate,
     trained_tensors,
 )
 from ace_gui.errors import CheckpointError
@@ -226,7 +227,8 @@ class WholeAlignment:
             self._plan, self._plan.rows, self._value, self._parameters, seed=seed
         )
         steps = self._distil.steps
-        schedule = LearningSchedule(steps=steps, learning_rate=self._plan.learning_rate)
+        rate = learning_rate(self._distil, self._plan)
+        schedule = LearningSchedule(steps=steps, learning_rate=rate)
         loop = alignment_loop(
             self._changes, self._parameters, tasks, schedule, lambda: self._divergences(tasks)
         )
@@ -241,7 +243,7 @@ class WholeAlignment:
         result = self._result()
         tensors: dict[str, Tensor] = {}
         if result.best_step:
-            tensors = {name: self._changes.tensor(name) for name in self._plan.names}
+            tensors = self._changes.finish()
         return result, tensors
 
     def _names(self) -> list[str]:
@@ -333,7 +335,7 @@ class WholeAlignment:
             what=IN_WORDS[self._plan.train],
             tensors=len(self._plan.names),
             numbers=self._plan.numbers,
-            learning_rate=self._plan.learning_rate,
+            learning_rate=learning_rate(self._distil, self._plan),
             steps=state.step,
             best_step=best,
             tasks=tuple(tasks),

@@ -40,7 +40,7 @@ from ace_gui.engine.merging.passing_blocks import BlockPasses, relative_distance
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MergeStore
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.trained_tensors import TrainedTensors, trained_tensors
+from ace_gui.engine.planning.trained_tensors import TrainedTensors, learning_rate, trained_tensors
 from ace_gui.errors import CheckpointError
 from ace_gui.recipe.distillation import Distillation
 
@@ -80,6 +80,7 @@ class BlockAlignment(BlockPasses):
         self._distil = distil
         self._folder = store.folder / FOLDER
         self._plan: TrainedTensors = trained_tensors(prepared, distil)
+        self._learning_rate = learning_rate(distil, self._plan, by_block=True)
         self._merged = store.reader()
         self._names: set[str] = set()
         self._doubts: tuple[str, ...] = ()
@@ -116,7 +117,7 @@ class BlockAlignment(BlockPasses):
             what=IN_WORDS[self._plan.train],
             tensors=len(self._names),
             numbers=self._numbers(),
-            learning_rate=self._plan.learning_rate,
+            learning_rate=self._learning_rate,
             steps=self._distil.steps,
             best_step=self._distil.steps if is_better else 0,
             tasks=tuple(tasks),
@@ -154,11 +155,12 @@ class BlockAlignment(BlockPasses):
             seed = self._prepared.recipe.seed
             changes = changes_begun(self._plan, rows, self._value, parameters, seed=seed)
             yield from self._trained(block, parameters, changes)
-            stored = {row.tensor: changes.tensor(row.tensor) for row in rows}
+            stored = changes.finish()
             self._folder.mkdir(exist_ok=True)
             keep_tensors(file, stored)
-        for name, values in stored.items():
-            parameters.write(name, values.to(self._device))
+        else:
+            for name, values in stored.items():
+                parameters.write(name, values.to(self._device))
         self._names |= stored.keys()
 
     def _trained(
@@ -169,8 +171,7 @@ class BlockAlignment(BlockPasses):
         def distances() -> Mapping[str, float]:
             return {task.name: task.distance() for task in tasks}
 
-        learning_rate = self._plan.learning_rate
-        schedule = LearningSchedule(steps=self._distil.steps, learning_rate=learning_rate)
+        schedule = LearningSchedule(steps=self._distil.steps, learning_rate=self._learning_rate)
         loop = alignment_loop(changes, parameters, tasks, schedule, distances)
         title = f"{TITLE}, block {block + 1} of {len(self._model.blocks)}"
         names = [paths.data.name for paths in self._paths]

@@ -56,13 +56,12 @@ def _bytes_of(prepared: Prepared, way: AlignmentWay) -> int:
 def whole_bytes(prepared: Prepared) -> int:
     """Estimated peak while the whole merge is aligned at once.
 
-    The merged model in float32, one expert's beside it while it is loaded, the gradients of what is
-    trained, and the trained numbers.
+    The merged model in float32, one expert's beside it while it is loaded, and the trained numbers
+    with their gradients.
     """
     assert prepared.recipe.distil
     plan = trained_tensors(prepared, prepared.recipe.distil)
-    gradients = FLOAT32 * sum(prod(row.tensor_shape) for row in plan.rows)
-    return 2 * _model_bytes(prepared) + gradients + COPIES * FLOAT32 * plan.numbers
+    return 2 * _model_bytes(prepared) + (1 + COPIES) * FLOAT32 * plan.numbers
 
 
 def _model_bytes(prepared: Prepared) -> int:
@@ -74,8 +73,8 @@ def _model_bytes(prepared: Prepared) -> int:
 def block_bytes(prepared: Prepared) -> int:
     """Estimated peak while one block after another is aligned.
 
-    What is before the blocks; later a block in float32, the gradients of what is trained in it, and
-    the trained numbers. The hidden states of the inputs are not counted.
+    What is before the blocks; later a block in float32, and the numbers that are trained in it with
+    their gradients. The hidden states of the inputs are not counted.
     """
     assert prepared.recipe.distil
     plan = trained_tensors(prepared, prepared.recipe.distil)
@@ -88,9 +87,8 @@ def block_bytes(prepared: Prepared) -> int:
     trained: dict[int | None, int] = {}
     for row in plan.rows:
         block = block_of(prepared, row)
-        gradient = FLOAT32 * prod(row.tensor_shape)
         numbers = replace(plan, rows=(row,)).numbers
-        trained[block] = trained.get(block, 0) + gradient + COPIES * FLOAT32 * numbers
+        trained[block] = trained.get(block, 0) + (1 + COPIES) * FLOAT32 * numbers
     sizes = [size + trained.get(block, 0) for block, size in blocks.items()]
     return max(before, max(sizes, default=0))
 

@@ -10,6 +10,7 @@ from typing import Final
 from ace_gui.architecture.traits import Role
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.task_heads import has_one_head
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.distillation import Distillation, Trained
 from ace_gui.stored_formats import is_float
@@ -17,8 +18,11 @@ from ace_gui.stored_formats import is_float
 RANK: Final = 8
 """Rank of the addition to each matrix."""
 
-RATES: Final = {Trained.BIASES: 1e-3, Trained.RANK_8: 3e-4, Trained.ALL: 1e-5}
-"""Learning rates, chosen on validation texts (the page *Evidence*)."""
+RATES: Final = {Trained.BIASES: 1e-3, Trained.RANK_8: 1e-3, Trained.ALL: 1e-4}
+"""Learning rates, chosen on validation texts and on the samples (the page *Evidence*)."""
+
+RANK_8_BY_BLOCK: Final = 3e-3
+"""Learning rate of additions of rank 8, if one block after another is trained."""
 
 RATE_OF_NORMS: Final = 3e-3
 """Learning rate for a model without biases."""
@@ -31,15 +35,13 @@ _OF_EXPERTS: Final = frozenset({Disposition.PER_EXPERT, Disposition.DROPPED})
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedTensors:
-    """What is trained, of which tensors, and at which highest learning rate."""
+    """What is trained, and of which tensors."""
 
     train: Trained
     """Never ``AUTO``."""
 
     rows: tuple[PlanRow, ...]
     """One row of each trained tensor, in plan order; tied tensors once."""
-
-    learning_rate: float
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,7 +75,8 @@ def trained_tensors(prepared: Prepared, distil: Distillation) -> TrainedTensors:
     matrices = tuple(_once(row for row in _candidates(prepared) if _is_merged_matrix(row)))
     train = distil.train
     if train is Trained.AUTO:
-        if small:
+        one_head = has_one_head(prepared.base, prepared.plan.rows)
+        if not matrices or (small and one_head):
             train = Trained.BIASES
         else:
             train = Trained.RANK_8
@@ -91,15 +94,19 @@ def trained_tensors(prepared: Prepared, distil: Distillation) -> TrainedTensors:
             "`distil.train`, or leave `distil` out.",
             key="distil",
         )
-    rate = distil.learning_rate or _default_rate(train, rows)
-    return TrainedTensors(train=train, rows=rows, learning_rate=rate)
+    return TrainedTensors(train=train, rows=rows)
 
 
-def _default_rate(train: Trained, rows: tuple[PlanRow, ...]) -> float:
-    has_biases = any(row.tensor.endswith("bias") for row in rows)
-    if train is Trained.BIASES and not has_biases:
+def learning_rate(distil: Distillation, plan: TrainedTensors, *, by_block: bool = False) -> float:
+    """The highest learning rate, the given one or one that suits what is trained."""
+    if distil.learning_rate is not None:
+        return distil.learning_rate
+    if plan.train is Trained.RANK_8 and by_block:
+        return RANK_8_BY_BLOCK
+    has_biases = any(row.tensor.endswith("bias") for row in plan.rows)
+    if plan.train is Trained.BIASES and not has_biases:
         return RATE_OF_NORMS
-    return RATES[train]
+    return RATES[plan.train]
 
 
 def shared_rows(prepared: Prepared) -> list[PlanRow]:

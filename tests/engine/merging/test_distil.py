@@ -26,6 +26,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import CheckpointError, RecipeError, ResourceError, TaskError
+from ace_gui.methods.shared.draws import seed_from
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
@@ -54,11 +55,8 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bert_family(tmp_path_factory.mktemp("bert"))
 
 
-def plain_step(folder: Path, out: Path, rate: float, seed: int) -> dict[str, torch.Tensor]:
-    """One step of Adam on biases and norms, by two plain classifiers with their own heads.
-
-    The step of Adam from 0 moments is the sign of the gradient, times the rate.
-    """
+def plain_gradients(folder: Path, out: Path, seed: int) -> dict[str, torch.Tensor]:
+    """Of the first step, by two plain classifiers with their own heads."""
     start = load_file(out / "model.safetensors")
     gradients: dict[str, torch.Tensor] = {}
     for index, name in enumerate(("two", "three")):
@@ -82,19 +80,26 @@ def plain_step(folder: Path, out: Path, rate: float, seed: int) -> dict[str, tor
         for key, parameter in model.named_parameters():
             if key in start and parameter.grad is not None:
                 gradients[key] = gradients.get(key, 0) + parameter.grad
-    small = {n: g for n, g in gradients.items() if n.endswith("bias") or "LayerNorm" in n}
-    return {n: start[n] - rate * g / (g.abs() + 1e-8) for n, g in small.items()}
+    return gradients
+
+
+def adam_step(gradient: torch.Tensor, rate: float) -> torch.Tensor:
+    """The step of Adam from 0 moments: the sign of the gradient, times the rate."""
+    return rate * gradient / (gradient.abs() + 1e-8)
 
 
 def test_a_step_is_that_of_autograd_on_plain_models(bert: Path, tmp_path: Path) -> None:
     rate = 0.01
-    distil = {"inputs": INPUTS, "steps": 1, "learning_rate": rate}
+    distil = {"inputs": INPUTS, "steps": 1, "learning_rate": rate, "train": "biases"}
     merged(bert, tmp_path / "plain")
-    expected = plain_step(bert.parent, tmp_path / "plain", rate, seed=0)
+    start = load_file(tmp_path / "plain" / "model.safetensors")
+    expected = {}
+    for name, gradient in plain_gradients(bert.parent, tmp_path / "plain", seed=0).items():
+        if name.endswith("bias") or "LayerNorm" in name:
+            expected[name] = start[name] - adam_step(gradient, rate)
     tensors, result = merged(bert, tmp_path / "out", distil=distil)
     assert result is not None
     assert result.best_step == 1
-    start = load_file(tmp_path / "plain" / "model.safetensors")
     assert different(start, tensors) <= expected.keys()
     count = 0
     for name, tensor in expected.items():
@@ -104,11 +109,40 @@ def test_a_step_is_that_of_autograd_on_plain_models(bert: Path, tmp_path: Path) 
     assert count > 200
 
 
+def test_a_step_of_rank_8_is_that_of_autograd_on_plain_models(bert: Path, tmp_path: Path) -> None:
+    """U is 0 at first, so D has no gradient, and U has that of the matrix times the transpose of D.
+
+    The change of the matrix is one of U times D: its part outside of the rows of D is 0.
+    """
+    rate = 0.01
+    distil = {"inputs": INPUTS, "steps": 1, "learning_rate": rate, "train": "rank-8"}
+    merged(bert, tmp_path / "plain")
+    gradients = plain_gradients(bert.parent, tmp_path / "plain", seed=0)
+    tensors, result = merged(bert, tmp_path / "out", distil=distil)
+    assert result is not None
+    assert result.best_step == 1
+    start = load_file(tmp_path / "plain" / "model.safetensors")
+    changed = different(start, tensors)
+    assert len(changed) == 12
+    for name in changed:
+        outputs, inputs = start[name].shape
+        generator = torch.Generator().manual_seed(seed_from(0, name, 0))
+        down = torch.empty(8, inputs).uniform_(-(inputs**-0.5), inputs**-0.5, generator=generator)
+        step = adam_step(gradients[name] @ down.T, rate)
+        certain = (step.abs() > 0.9 * rate).all(dim=1)  # not where a gradient is nearly 0
+        assert certain.sum() > outputs / 2
+        change = tensors[name] - start[name]
+        torch.testing.assert_close(
+            change[certain], -(step @ down)[certain], rtol=0, atol=1e-3 * rate
+        )
+
+
 def test_only_biases_and_norms_change_and_the_experts_come_nearer(
     family: Path, tmp_path: Path
 ) -> None:
     plain, nothing = merged(family, tmp_path / "plain")
-    tensors, result = merged(family, tmp_path / "out", distil={"inputs": INPUTS})
+    distil = {"inputs": INPUTS, "train": "biases"}
+    tensors, result = merged(family, tmp_path / "out", distil=distil)
     assert nothing is None
     assert result is not None
     assert result.best_step > 0
@@ -120,6 +154,18 @@ def test_only_biases_and_norms_change_and_the_experts_come_nearer(
     assert [len(values) for values in result.curve.values()] == [2] * len(result.curve)
     card = (tmp_path / "out" / "README.md").read_text()
     assert "## Alignment with the experts" in card
+
+
+@pytest.mark.parametrize(
+    ("make", "trained"),
+    [(bert_family, "additions of rank 8"), (chat_family, "biases and norms")],
+)
+def test_models_with_one_head_have_their_norms_trained_others_their_matrices(
+    make: Any, trained: str, tmp_path: Path
+) -> None:
+    _, result = merged(make(tmp_path), tmp_path / "out", distil={"inputs": INPUTS})
+    assert result is not None
+    assert result.what == trained
 
 
 @pytest.mark.parametrize("train", ["rank-8", "all"])

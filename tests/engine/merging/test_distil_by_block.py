@@ -110,7 +110,7 @@ def test_gradients_are_those_of_autograd_on_plain_models(
     )
     later = itertools.count()  # a later step counts as better
     monkeypatch.setattr(BlockTask, "distance", lambda _task: -float(next(later)))
-    distil = {**BY_BLOCK, "steps": 3, "batch": 1}
+    distil = {**BY_BLOCK, "steps": 3, "batch": 1, "train": "biases"}
     plain, _ = merged(bert, tmp_path / "plain")
     tensors, result = merged(bert, tmp_path / "out", distil=distil)
     assert result is not None

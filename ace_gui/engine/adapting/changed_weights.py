@@ -1,0 +1,120 @@
+"""Weights with a change of low rank that is multiplied beside them while it is trained.
+
+y = W x + U (D x): neither W + U D nor its gradient is made. O outputs, I inputs, K rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowRankChange:
+    """U D."""
+
+    up_OK: Tensor
+    down_KI: Tensor
+
+    def product(self) -> Tensor:
+        """U D itself (O × I)."""
+        return self.up_OK @ self.down_KI
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightRows:
+    """Consecutive rows of a weight."""
+
+    count: int
+
+    change: LowRankChange | None
+    """What is added to them; None: nothing."""
+
+
+class ChangedWeight(Tensor):
+    """A weight that behaves as W + U D.
+
+    Linear layers and transformers' ``Conv1D`` multiply by U and D one after the other. Every other
+    operation gets the sum, so no use of the weight misses the change.
+    """
+
+    rows: Sequence[WeightRows]
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        with torch._C.DisableTorchFunctionSubclass():
+            if func is functional.linear and _only_is_changed(args, 1):
+                return _linear(*args, **named)
+            if func is torch.addmm and _only_is_changed(args, 2) and not named:
+                return _addmm(*args)
+            named = {name: _as_sums(value) for name, value in named.items()}
+            return func(*_as_sums(args), **named)
+
+
+def changed_weight(weight: Tensor, rows: Sequence[WeightRows]) -> ChangedWeight:
+    """A weight with changes to its rows; it has the weight's memory, and takes no gradient."""
+    changed = weight.detach().as_subclass(ChangedWeight)
+    changed.rows = rows
+    return changed
+
+
+def _only_is_changed(args: Sequence[Any], place: int) -> bool:
+    """Whether the argument at this place is the only changed weight."""
+    changed = [index for index, value in enumerate(args) if isinstance(value, ChangedWeight)]
+    return changed == [place]
+
+
+def _linear(x: Tensor, weight: ChangedWeight, bias: Tensor | None = None) -> Tensor:
+    """``functional.linear``: the rows of the weight are its outputs."""
+    added = []
+    for rows in weight.rows:
+        if rows.change is None:
+            added.append(x.new_zeros(*x.shape[:-1], rows.count))
+        else:
+            inner = functional.linear(x, rows.change.down_KI)
+            added.append(functional.linear(inner, rows.change.up_OK))
+    return functional.linear(x, weight.as_subclass(Tensor), bias) + torch.cat(added, dim=-1)
+
+
+def _addmm(bias: Tensor, x: Tensor, weight: ChangedWeight) -> Tensor:
+    """``torch.addmm`` as in transformers' ``Conv1D``: the rows of the weight are its inputs."""
+    result = torch.addmm(bias, x, weight.as_subclass(Tensor))
+    columns_of_rows = torch.split(x, [rows.count for rows in weight.rows], dim=1)
+    for columns, rows in zip(columns_of_rows, weight.rows, strict=True):
+        if rows.change is not None:
+            result = result + (columns @ rows.change.up_OK) @ rows.change.down_KI
+    return result
+
+
+def _as_sums(value: Any) -> Any:
+    """The value with every changed weight in it replaced by the sum."""
+    if isinstance(value, ChangedWeight):
+        return _sum(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_as_sums, value))
+    return value
+
+
+def _sum(weight: ChangedWeight) -> Tensor:
+    """W + U D, with its graph."""
+    plain = weight.as_subclass(Tensor)
+    parts = []
+    plain_parts = torch.split(plain, [rows.count for rows in weight.rows])
+    for part, rows in zip(plain_parts, weight.rows, strict=True):
+        if rows.change is None:
+            parts.append(part)
+        else:
+            parts.append(part + rows.change.product())
+    return torch.cat(parts)
