@@ -78,14 +78,25 @@ def _only_is_changed(args: Sequence[Any], place: int) -> bool:
 
 def _linear(x: Tensor, weight: ChangedWeight, bias: Tensor | None = None) -> Tensor:
     """``functional.linear``: the rows of the weight are its outputs."""
-    added = []
-    for rows in weight.rows:
+    result = functional.linear(x, weight.as_subclass(Tensor), bias)
+    columns_of_rows = torch.split(result, [rows.count for rows in weight.rows], dim=-1)
+    changed = []
+    for columns, rows in zip(columns_of_rows, weight.rows, strict=True):
         if rows.change is None:
-            added.append(x.new_zeros(*x.shape[:-1], rows.count))
+            changed.append(columns)
         else:
-            inner = functional.linear(x, rows.change.down_KI)
-            added.append(functional.linear(inner, rows.change.up_OK))
-    return functional.linear(x, weight.as_subclass(Tensor), bias) + torch.cat(added, dim=-1)
+            changed.append(_plus_product(columns, x, rows.change))
+    if len(changed) == 1:
+        return changed[0]
+    return torch.cat(changed, dim=-1)
+
+
+def _plus_product(outputs: Tensor, x: Tensor, change: LowRankChange) -> Tensor:
+    """Outputs + U (D x); both have any number of leading dimensions."""
+    inner = functional.linear(x, change.down_KI)
+    flat_outputs = outputs.reshape(-1, outputs.shape[-1])
+    flat_inner = inner.reshape(-1, inner.shape[-1])
+    return torch.addmm(flat_outputs, flat_inner, change.up_OK.mT).reshape(outputs.shape)
 
 
 def _addmm(bias: Tensor, x: Tensor, weight: ChangedWeight) -> Tensor:
