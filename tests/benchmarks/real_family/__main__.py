@@ -93,8 +93,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "distil, 256 inputs": _distilled(inputs=256),
     "recommended": recommended_keys(),
 }
-"""AdaMerging, SAMerging and ProDistill take a twentieth, a quarter and a quarter of their usual steps,
-the first two with a learning rate that makes up for it: with all of them a table would take days.
+"""AdaMerging, SAMerging and ProDistill take a twentieth, a quarter and a quarter of their usual
+steps, the first two with a learning rate that makes up for it: with all a table would take days.
 """
 ALIGNED = tuple(name for name, keys in METHODS.items() if "distil" in keys)
 MODULES = ("Surgery",)
