@@ -54,6 +54,8 @@ class Run:
 def run(command: Sequence[str | Path], *, threads: int | None = None) -> Run:
     """Run a command to its end; its output goes where ours goes (Linux, macOS)."""
     environment = dict(os.environ)
+    # An installed program has its bytecode; without this, compiling ours would count as its start.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
     with tempfile.NamedTemporaryFile("r", suffix=".json") as report:
