@@ -158,6 +158,7 @@ def _tasks(
             if KINDS[data.kind].has_entropy:
                 loading = models.loading(models.subjects()[-1], data.task)
                 merged = evaluator(data, loading, load(loading, device))
+                merged.model.requires_grad_(False)
                 share_body(merged.model, body)
                 expected_answers = expected.get(data.name)
                 yield TaskObjective(

@@ -96,12 +96,10 @@ class LoadedTaskModels:
 
 
 def share_body(model: Any, body: dict[str, Tensor]) -> None:
-    """Make the model's body share the weights of earlier models; none of these is trained.
+    """Make the model's body share the weights of earlier models.
 
     ``body``: the weights so far, by name, to which this adds.
     """
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
     for name, parameter in model.base_model.named_parameters():
         shared = body.setdefault(name, parameter.data)
         if shared.shape == parameter.shape and torch.equal(shared, parameter.data):

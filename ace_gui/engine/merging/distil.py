@@ -285,8 +285,9 @@ class WholeAlignment:
                 model = models_of_loading[0]
             else:
                 model = load(loading, self._device)
-                share_body(model, body)
+                # In this order: what is replaced must not stay in memory as a part of the body.
                 self._parameters.adopt(model, self._prepared.base, shapes)
+                share_body(model, body)
                 loaded.append((loading, model))
             evaluators.append(evaluator(data, loading, model))
         return evaluators

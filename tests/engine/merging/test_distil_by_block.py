@@ -18,9 +18,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from ace_gui.architecture.blueprint import skeleton
 from ace_gui.engine.adapting.block_passes import BlockModel
 from ace_gui.engine.adapting.objectives import batch_indices
-from ace_gui.engine.contract.events import LearningProgress, MergeFinished
+from ace_gui.engine.contract.events import LearningProgress, MergeFinished, PassProgress
 from ace_gui.engine.contract.plan import ALIGNMENT, CheckVerdict
-from ace_gui.engine.merging.alignment_inputs import parts_of
+from ace_gui.engine.merging.alignment_inputs import ASKING, parts_of
 from ace_gui.engine.merging.alignment_steps import rates
 from ace_gui.engine.merging.distil_blocks import FOLDER
 from ace_gui.engine.merging.passing_blocks import BlockTask
@@ -247,6 +247,26 @@ def test_memory_is_that_of_one_block(tmp_path: Path) -> None:
     assert peaks[8] < 1.2 * peaks[2]
     prepared = prepare(recipe)
     assert block_bytes(prepared) < whole_bytes(prepared) / 4
+
+
+@pytest.mark.parametrize("train", ["biases", "rank-8"])
+def test_the_whole_model_takes_what_the_plan_says(train: str, tmp_path: Path) -> None:
+    """Counted once an expert was asked: the merged models are loaded and trained after that."""
+    file = deep_bert(tmp_path, layers=8)
+    distil = {"inputs": 4, "steps": 2, "batch": 1, "how": "whole", "train": train}
+    recipe = load_recipe(recipe_with(file, distil=distil))
+    memory = LiveMemory()
+    events = merge_to_folder(recipe, tmp_path / "out", CPU)
+    for event in events:
+        if isinstance(event, PassProgress) and event.title == ASKING:
+            break
+    with memory:
+        for event in events:
+            if isinstance(event, LearningProgress) and event.done == event.total:
+                break
+    events.close()
+    declared = whole_bytes(prepare(recipe))
+    assert memory.peak <= declared
 
 
 @pytest.mark.parametrize(
