@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import Final
 
@@ -181,12 +182,20 @@ class AlignedTask:
         self._expected = expected
         self._size = size
         self._seed = seed
-        pieces = chain.from_iterable(answer.pieces for answer in expected)
-        self._padding = padding_of(merged, list(pieces))
         self._hidden_weight = hidden
         self._states = None
         if hidden:
             self._states = HiddenStates(merged.model)
+
+    @cached_property
+    def _padding(self) -> Padding | None:
+        """How the inputs can be padded.
+
+        It is tried when the first input is answered: only then are the merged weights sure to be in
+        the model, and with other weights padding may seem to change nothing.
+        """
+        pieces = chain.from_iterable(answer.pieces for answer in self._expected)
+        return padding_of(self._merged, list(pieces))
 
     def __call__(self, step: int, _cache: BoundedCache) -> TaskResults:
         """The mean divergence on the step's batch, and that of hidden states, with its graph."""

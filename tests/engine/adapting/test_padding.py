@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ace_gui.engine.adapting.expert_answers import AlignedTask, answers_of
 from ace_gui.engine.adapting.objectives import answers
 from ace_gui.engine.adapting.padding import padding_of
 from ace_gui.engine.calibrating.calibrate import calibration
@@ -59,6 +60,26 @@ def test_a_model_that_sees_the_padding_gets_none(expert: Evaluator) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(expert, "rows", counting)
         assert padding_of(expert, inputs) is None
+
+
+def test_padding_is_tried_when_the_weights_are_there(expert: Evaluator) -> None:
+    """A model is made before it gets the merged weights: with zeros, nothing sees the padding."""
+    answered = answers_of(expert, expert.data.examples)
+    task = AlignedTask(expert, answered, size=8, seed=(0,))
+    rows = expert.rows
+
+    def seeing(batch):  # type: ignore[no-untyped-def]
+        return [logits_RC * batch.inputs["input_ids"].shape[1] for logits_RC in rows(batch)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expert, "rows", seeing)
+        each_alone = []
+        for answer in answered:
+            with torch.no_grad():
+                (alone_RC,) = answers(expert, [answer.pieces])
+            each_alone.append(float(answer.divergence(alone_RC)))
+        expected = sum(each_alone) / len(each_alone)
+        assert task.divergence(answered) == pytest.approx(expected, rel=1e-5)
 
 
 def test_other_inputs_are_not_padded(expert: Evaluator) -> None:
