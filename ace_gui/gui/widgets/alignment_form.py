@@ -63,7 +63,10 @@ _OPTIONS: Final = (
     Option(
         name="train",
         label="Trains",
-        help="What is trained. Biases and norms are few numbers and cost least.",
+        help=(
+            "What is trained. Automatic: additions of rank 8 to the matrices; biases and norms of "
+            "a model that writes text. Biases and norms are few numbers and cost least."
+        ),
         values={
             "automatic": Trained.AUTO,
             "biases and norms": Trained.BIASES,
