@@ -90,6 +90,21 @@ def test_what_is_left_out_is_mergekits_default(
     assert not any("keep no entry" in note for note in recipe.notes)
 
 
+PLAIN_MODELS = [{"model": "a"}, {"model": "b"}]
+
+
+@pytest.mark.parametrize("template", ["base", "a", "./own.jinja"])
+def test_a_chat_template_that_mergekit_does_not_know_makes_a_file_ours(tmp_path, template: str):
+    recipe = read(tmp_path, SHARED | {"models": PLAIN_MODELS, "chat_template": template})
+    assert not recipe.from_mergekit
+    assert recipe.chat_template == template
+
+
+def test_a_file_of_mergekit_with_a_wrong_chat_template_is_told_the_right_ones(tmp_path):
+    with pytest.raises(RecipeError, match="must be auto, chatml"):
+        read(tmp_path, SHARED | {"chat_template": "chatmll", "dtype": "float32"})
+
+
 OUR_KEYS: dict[str, dict[str, Any]] = {
     "schema": {"schema": 1},
     "vocabulary": {"vocabulary": "tokens"},

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.mergekit.methods import METHODS
-from ace_gui.recipe.mergekit.schema import Document, MergekitSlice, Model
+from ace_gui.recipe.mergekit.schema import Document, MergekitSlice, Model, is_template
 
 KEYS_OF_BOTH: Final = frozenset(
     {
@@ -89,6 +89,9 @@ def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
         return False
     if _has_sign_of_mergekit(content):
         return True
+    template = content.get("chat_template")
+    if isinstance(template, str) and not is_template(template):  # ours may be a model's, or a file
+        return False
     if content.get("slices") and content.get("models"):  # in mergekit, they exclude each other
         return False
     if not _has_method(content) or not content.keys() <= KEYS_OF_BOTH:

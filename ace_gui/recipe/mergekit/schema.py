@@ -146,9 +146,14 @@ class Module(FilePart):
     parameters: Settings = {}
 
 
+def is_template(written: str) -> bool:
+    """Whether mergekit knows this value of ``chat_template``."""
+    return written in TEMPLATES or "{" in written
+
+
 def _template(written: str) -> str:
     """A chat template as mergekit has it. Raises ValueError."""
-    if written in TEMPLATES or "{" in written:
+    if is_template(written):
         return written
     raise ValueError(f"must be {', '.join(TEMPLATES)} or Jinja text")
 
