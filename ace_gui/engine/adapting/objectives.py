@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import Any, Final, Protocol, TypeVar
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ace_gui.engine.adapting.hidden_states import HiddenStates
-from ace_gui.engine.adapting.padding import Padding, input_shapes
+from ace_gui.engine.adapting.padding import Padding, input_shapes, padding_of
 from ace_gui.engine.adapting.training_loop import StepResults
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.engine.evaluating.loaded_models import stacked
@@ -125,11 +125,20 @@ class TaskObjective:
         self._key = ("inputs", self.name)
         """Start of the keys in the cache, before an example's index."""
 
+    @cached_property
+    def _padding(self) -> Padding | None:
+        """How the inputs can be padded; tried on the first, when the first batch is answered.
+
+        Only then are the merged weights sure to be in the model.
+        """
+        pieces = self.evaluator.pieces_of(self.evaluator.data.examples[:INPUTS_AT_A_TIME])
+        return padding_of(self.evaluator, list(chain.from_iterable(pieces)))
+
     def __call__(self, step: int, cache: BoundedCache) -> TaskResults:
         """The loss on the step's batch; ``cache`` caches preprocessed inputs."""
         chosen = batch_indices(len(self.evaluator.data.examples), self._size, step, self._seed)
         pieces = self._pieces_of(chosen, cache)
-        outputs = answers(self.evaluator, pieces)
+        outputs = answers(self.evaluator, pieces, self._padding)
         if self._targets is None:
             losses = torch.cat([entropy(output) for output in _stacked(outputs)])
         else:
