@@ -1,6 +1,7 @@
 """Weights with a change of low rank that is multiplied beside them while it is trained.
 
-y = W x + U (D x): neither W + U D nor its gradient is made. O outputs, I inputs, K rank.
+y = W x + U (D x): neither W + U D nor its gradient is made. O outputs, I inputs, K rank; N rows of
+a weight.
 """
 
 from __future__ import annotations
@@ -34,6 +35,18 @@ class WeightRows:
 
     change: LowRankChange | None
     """What is added to them; None: nothing."""
+
+    first: int = 0
+    """The row of the change that is added to the first of them."""
+
+    def factors(self) -> tuple[Tensor, Tensor] | None:
+        """The rows of U that are added here (N × K), and D; None without a change."""
+        if self.change is None:
+            return None
+        up_OK = self.change.up_OK
+        if self.count < len(up_OK):
+            up_OK = up_OK[self.first : self.first + self.count]
+        return up_OK, self.change.down_KI
 
 
 class ChangedWeight(Tensor):
@@ -82,21 +95,22 @@ def _linear(x: Tensor, weight: ChangedWeight, bias: Tensor | None = None) -> Ten
     columns_of_rows = torch.split(result, [rows.count for rows in weight.rows], dim=-1)
     changed = []
     for columns, rows in zip(columns_of_rows, weight.rows, strict=True):
-        if rows.change is None:
+        factors = rows.factors()
+        if factors is None:
             changed.append(columns)
         else:
-            changed.append(_plus_product(columns, x, rows.change))
+            changed.append(_plus_product(columns, x, *factors))
     if len(changed) == 1:
         return changed[0]
     return torch.cat(changed, dim=-1)
 
 
-def _plus_product(outputs: Tensor, x: Tensor, change: LowRankChange) -> Tensor:
+def _plus_product(outputs: Tensor, x: Tensor, up_NK: Tensor, down_KI: Tensor) -> Tensor:
     """Outputs + U (D x); both have any number of leading dimensions."""
-    inner = functional.linear(x, change.down_KI)
+    inner = functional.linear(x, down_KI)
     flat_outputs = outputs.reshape(-1, outputs.shape[-1])
     flat_inner = inner.reshape(-1, inner.shape[-1])
-    return torch.addmm(flat_outputs, flat_inner, change.up_OK.mT).reshape(outputs.shape)
+    return torch.addmm(flat_outputs, flat_inner, up_NK.mT).reshape(outputs.shape)
 
 
 def _addmm(bias: Tensor, x: Tensor, weight: ChangedWeight) -> Tensor:
@@ -104,8 +118,10 @@ def _addmm(bias: Tensor, x: Tensor, weight: ChangedWeight) -> Tensor:
     result = torch.addmm(bias, x, weight.as_subclass(Tensor))
     columns_of_rows = torch.split(x, [rows.count for rows in weight.rows], dim=1)
     for columns, rows in zip(columns_of_rows, weight.rows, strict=True):
-        if rows.change is not None:
-            result = result + (columns @ rows.change.up_OK) @ rows.change.down_KI
+        factors = rows.factors()
+        if factors is not None:
+            up_NK, down_KI = factors
+            result = result + (columns @ up_NK) @ down_KI
     return result
 
 
@@ -124,8 +140,10 @@ def _sum(weight: ChangedWeight) -> Tensor:
     parts = []
     plain_parts = torch.split(plain, [rows.count for rows in weight.rows])
     for part, rows in zip(plain_parts, weight.rows, strict=True):
-        if rows.change is None:
+        factors = rows.factors()
+        if factors is None:
             parts.append(part)
         else:
-            parts.append(part + rows.change.product())
+            up_NK, down_KI = factors
+            parts.append(part + up_NK @ down_KI)
     return torch.cat(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -38,11 +38,8 @@ class _Cover:
 
     def rows(self, changes: Mapping[str, LowRankChange]) -> WeightRows:
         """These rows with the change to them, of the changes by base tensor."""
-        change = changes.get(self.tensor)
-        if change is not None:
-            stop = self.start + self.last - self.first
-            change = replace(change, up_OK=change.up_OK[self.start : stop])
-        return WeightRows(count=self.last - self.first, change=change)
+        count = self.last - self.first
+        return WeightRows(count=count, change=changes.get(self.tensor), first=self.start)
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,36 @@ def test_every_use_sees_the_sum(use: str) -> None:
         torch.testing.assert_close(gradient, of_sum, rtol=1e-10, atol=1e-10)
 
 
+def test_steps_are_those_of_the_sum() -> None:
+    """The factors are changed in place by each step, also those of which a weight has a part."""
+    trained = {}
+    for name in ("beside", "sum"):
+        weight, _ = changes()
+        up = torch.zeros(5, 2, dtype=torch.float64, requires_grad=True)
+        down = torch.linspace(-1, 1, 2 * COLUMNS, dtype=torch.float64).reshape(2, COLUMNS)
+        down = down.clone().requires_grad_()
+        change = LowRankChange(up_OK=up, down_KI=down)
+        rows = [
+            WeightRows(count=2, change=change, first=3),
+            WeightRows(count=7, change=None),
+            WeightRows(count=3, change=change),
+        ]
+        adam = torch.optim.Adam([up, down], lr=0.1)
+        changed = changed_weight(weight, rows)
+        for _ in range(5):
+            adam.zero_grad()
+            now: Tensor = changed
+            if name == "sum":
+                product = up @ down
+                middle = torch.zeros(7, COLUMNS, dtype=torch.float64)
+                now = weight + torch.cat([product[3:], middle, product[:3]])
+            linear(now).square().sum().backward()
+            adam.step()
+        trained[name] = up.detach().clone(), down.detach().clone()
+    for beside, of_sum in zip(trained["beside"], trained["sum"], strict=True):
+        torch.testing.assert_close(beside, of_sum, rtol=1e-10, atol=1e-10)
+
+
 def test_attention_that_reads_its_weights_itself() -> None:
     """torch's attention never calls its output layer, only reads the layer's weight."""
     attention: Any = nn.MultiheadAttention(8, 2, dtype=torch.float64).eval()
