@@ -12,6 +12,7 @@ from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from ace_gui.engine.adapting.changed_weights import LowRankChange, WeightRows, changed_weight
+from tests.helpers.classifiers import OF_TRANSFORMERS, model_with_inputs
 
 ROWS = (5, 3, 4)
 """Of a weight of three matrices stored as one; the second is not changed."""
@@ -167,3 +168,58 @@ def test_no_weight_is_made_for_a_linear_layer() -> None:
         functional.linear(torch.ones(2, size), weight).sum().backward()
     assert kept
     assert max(kept) <= 2 * size
+
+
+LEAST_ANSWER = 1e-30
+"""Of a tiny model whose answer is more than rounding."""
+
+
+def matrices_of(model: nn.Module) -> list[tuple[nn.Module, str, Tensor]]:
+    """Every matrix of a model: its module, its name there, and itself."""
+    found = []
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None and parameter.ndim == 2:
+                found.append((module, name, parameter.detach()))
+    return found
+
+
+def require_equal_to_the_sum(name: str) -> None:
+    """All matrices of a model get a change: its answers are those of a model with the sums."""
+    torch.manual_seed(0)
+    model, inputs = model_with_inputs(name)
+    matrices = matrices_of(model)
+    sums = {}
+    for module, weight_name, weight in matrices:
+        count, columns = weight.shape
+        up = 0.1 * torch.randn(count, 2)
+        change = LowRankChange(up_OK=up, down_KI=torch.randn(2, columns).div_(columns**0.5))
+        sums[module, weight_name] = weight + change.product()
+        row = WeightRows(count=count, change=change)
+        module._parameters[weight_name] = changed_weight(weight, [row])  # type: ignore[assignment]
+    with torch.no_grad():
+        changed = model(**inputs)[0]
+    for (module, weight_name), weight in sums.items():
+        module._parameters[weight_name] = nn.Parameter(weight)
+    with torch.no_grad():
+        expected = model(**inputs)[0]
+    for module, weight_name, weight in matrices:
+        module._parameters[weight_name] = nn.Parameter(weight)
+    with torch.no_grad():
+        before = model(**inputs)[0]
+    scale = float(expected.abs().max())
+    if scale < LEAST_ANSWER:
+        pytest.skip(f"{name} answers nothing with random weights")
+    torch.testing.assert_close(changed, expected, rtol=0, atol=1e-4 * scale)
+    assert (expected - before).abs().max() > 1e-3 * scale
+
+
+@pytest.mark.parametrize("name", ["Bert", "GPT2", "Llama", "XLNet", "ModernBert"])
+def test_whole_models_answer_as_with_the_sums(name: str) -> None:
+    require_equal_to_the_sum(f"{name}ForSequenceClassification")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OF_TRANSFORMERS)
+def test_every_classifier_answers_as_with_the_sums(name: str) -> None:
+    require_equal_to_the_sum(name)
