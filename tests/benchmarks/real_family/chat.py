@@ -65,6 +65,10 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "distil": recommended_keys() | {"distil": {"inputs": 64, "how": "whole"}},
     "distil, blocks": recommended_keys() | {"distil": {"inputs": 64, "how": "blocks"}},
+    "distil, rank 8": recommended_keys()
+    | {"distil": {"inputs": 64, "how": "whole", "train": "rank-8"}},
+    "distil, blocks, rank 8": recommended_keys()
+    | {"distil": {"inputs": 64, "how": "blocks", "train": "rank-8"}},
     "recommended": recommended_keys(),
 }
 INPUTS = 64
