@@ -69,14 +69,20 @@ def rank_of(shape: tuple[int, ...]) -> int:
     return min(RANK, *shape)
 
 
-def trained_tensors(prepared: Prepared, distil: Distillation) -> TrainedTensors:
-    """What ``distil`` trains. Raises RecipeError if the model has nothing of that kind."""
+def trained_tensors(
+    prepared: Prepared, distil: Distillation, *, by_block: bool = False
+) -> TrainedTensors:
+    """What ``distil`` trains. Raises RecipeError if the model has nothing of that kind.
+
+    Of a model that writes text, biases and norms alone gain as much as additions to its matrices if
+    the whole is trained, and nothing by block (the page *Evidence*).
+    """
     small = tuple(_once(row for row in _candidates(prepared) if _is_bias_or_norm(row)))
     matrices = tuple(_once(row for row in _candidates(prepared) if _is_merged_matrix(row)))
     train = distil.train
     if train is Trained.AUTO:
         one_head = has_one_head(prepared.base, prepared.plan.rows)
-        if not matrices or (small and one_head):
+        if not matrices or (small and one_head and not by_block):
             train = Trained.BIASES
         else:
             train = Trained.RANK_8

@@ -65,7 +65,7 @@ _OPTIONS: Final = (
         label="Trains",
         help=(
             "What is trained. Automatic: additions of rank 8 to the matrices; biases and norms of "
-            "a model that writes text. Biases and norms are few numbers and cost least."
+            "a whole model that writes text. These are few numbers and cost least."
         ),
         values={
             "automatic": Trained.AUTO,
@@ -80,7 +80,7 @@ _OPTIONS: Final = (
         label="In pieces",
         help=(
             "Automatic: the whole model at once; one block after another if the memory is too "
-            "small for that. Most merges gain less by block."
+            "small for that. Full fine-tunes gain nothing by block."
         ),
         values={
             "automatic": How.AUTO,

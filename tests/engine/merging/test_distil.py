@@ -157,13 +157,18 @@ def test_only_biases_and_norms_change_and_the_experts_come_nearer(
 
 
 @pytest.mark.parametrize(
-    ("make", "trained"),
-    [(bert_family, "additions of rank 8"), (chat_family, "biases and norms")],
+    ("make", "how", "trained"),
+    [
+        (bert_family, "whole", "additions of rank 8"),
+        (chat_family, "whole", "biases and norms"),
+        (chat_family, "blocks", "additions of rank 8"),
+    ],
 )
-def test_models_with_one_head_have_their_norms_trained_others_their_matrices(
-    make: Any, trained: str, tmp_path: Path
+def test_only_whole_models_that_write_have_their_norms_trained(
+    make: Any, how: str, trained: str, tmp_path: Path
 ) -> None:
-    _, result = merged(make(tmp_path), tmp_path / "out", distil={"inputs": INPUTS})
+    distil = {"inputs": INPUTS, "steps": 6, "how": how}
+    _, result = merged(make(tmp_path), tmp_path / "out", distil=distil)
     assert result is not None
     assert result.what == trained
 

@@ -306,7 +306,7 @@ def test_the_plan_warns_of_training_by_block(
     prepared = prepare(load_recipe(recipe_with(file, distil={**BY_BLOCK, "how": how})))
     (check,) = [c for c in prepared.plan.checks if c.title == ALIGNMENT]
     assert check.verdict is verdict
-    assert ("became worse" in check.sentence) is (verdict is CheckVerdict.WARNING)
+    assert ("full fine-tunes gained nothing" in check.sentence) is (verdict is CheckVerdict.WARNING)
 
 
 def test_a_limit_of_memory_chooses_blocks(bert: Path) -> None:
