@@ -43,7 +43,7 @@ class _Cover:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     """Where a shared parameter is in a model."""
 
     parameters: dict[str, Parameter | None]
@@ -69,7 +69,7 @@ class SharedParameters:
         self._parameters: dict[_Key, Parameter] = {}
         self._by_tensor: dict[str, list[tuple[Parameter, _Cover]]] = defaultdict(list)
         self._buffers: dict[str, list[Tensor]] = defaultdict(list)
-        self._places: list[_Place] = []
+        self._locations: list[_Location] = []
 
     def adopt(self, model: Any, expert: OpenedModel, shapes: dict[str, tuple[int, ...]]) -> None:
         """Replace the parameters of a task's model by the shared ones.
@@ -109,9 +109,9 @@ class SharedParameters:
         for module in model.modules():
             for name, parameter in module._parameters.items():
                 if parameter is not None and id(parameter) in shared:
-                    place = _Place(module._parameters, name, shared[id(parameter)])
-                    self._places.append(place)
-                    module._parameters[name] = place.parameter
+                    location = _Location(module._parameters, name, shared[id(parameter)])
+                    self._locations.append(location)
+                    module._parameters[name] = location.parameter
 
     def _parameter(self, original: Parameter, covers: list[_Cover]) -> Parameter:
         """The shared parameter in place of a model's own.
@@ -145,15 +145,15 @@ class SharedParameters:
             if any(cover.tensor in changes for cover in covers):
                 rows = [cover.rows(changes) for cover in covers]
                 changed[id(parameter)] = changed_weight(parameter, rows)
-        for place in self._places:
-            if id(place.parameter) in changed:
+        for location in self._locations:
+            if id(location.parameter) in changed:
                 # torch's own setter takes parameters only, and a changed weight is none.
-                place.parameters[place.name] = changed[id(place.parameter)]  # type: ignore[assignment]
+                location.parameters[location.name] = changed[id(location.parameter)]  # type: ignore[assignment]
 
     def detach(self) -> None:
         """Let the adopted models compute without changes again."""
-        for place in self._places:
-            place.parameters[place.name] = place.parameter
+        for location in self._locations:
+            location.parameters[location.name] = location.parameter
 
     def write(self, name: str, tensor: Tensor) -> None:
         """Set a base tensor in its stored layout."""
