@@ -121,7 +121,7 @@ def _addmm(bias: Tensor, x: Tensor, weight: ChangedWeight) -> Tensor:
         factors = rows.factors()
         if factors is not None:
             up_NK, down_KI = factors
-            result = result + (columns @ up_NK) @ down_KI
+            result = torch.addmm(result, columns @ up_NK, down_KI)
     return result
 
 
