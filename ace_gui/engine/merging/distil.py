@@ -207,6 +207,7 @@ class WholeAlignment:
         self._distil = distil
         self._device = device
         self._plan: TrainedTensors = trained_tensors(prepared, distil)
+        self._learning_rate = learning_rate(distil, self._plan)
         self._merged = store.reader()
         self._parameters = SharedParameters(self._plan.names)
         self._answers: dict[str, list[ExpertAnswer]] = {}
@@ -227,8 +228,7 @@ class WholeAlignment:
             self._plan, self._plan.rows, self._value, self._parameters, seed=seed
         )
         steps = self._distil.steps
-        rate = learning_rate(self._distil, self._plan)
-        schedule = LearningSchedule(steps=steps, learning_rate=rate)
+        schedule = LearningSchedule(steps=steps, learning_rate=self._learning_rate)
         loop = alignment_loop(
             self._changes, self._parameters, tasks, schedule, lambda: self._divergences(tasks)
         )
@@ -336,7 +336,7 @@ class WholeAlignment:
             what=IN_WORDS[self._plan.train],
             tensors=len(self._plan.names),
             numbers=self._plan.numbers,
-            learning_rate=learning_rate(self._distil, self._plan),
+            learning_rate=self._learning_rate,
             steps=state.step,
             best_step=best,
             tasks=tuple(tasks),

@@ -64,8 +64,8 @@ _OPTIONS: Final = (
         name="train",
         label="Trains",
         help=(
-            "What is trained. Automatic: additions of rank 8 to the matrices; biases and norms of "
-            "a whole model that writes text. These are few numbers and cost least."
+            "What is trained. Automatic: an addition of rank 8 to each matrix; if a model that "
+            "writes text is trained whole, only its biases and norms, which are few numbers."
         ),
         values={
             "automatic": Trained.AUTO,

@@ -88,7 +88,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "distil, blocks": _distilled(how="blocks"),
     "distil, biases": _distilled(train="biases"),
     "distil, all": _distilled(train="all"),
-    "distil, 20 steps": _distilled(steps=20, learning_rate=2e-3),
     "distil, 8 inputs": _distilled(inputs=8),
     "distil, 16 inputs": _distilled(inputs=16),
     "distil, 32 inputs": _distilled(inputs=32),
