@@ -40,7 +40,7 @@ LEVELS: Final = 4
 FINISHED_SHARE: Final = 0.5
 """Share of the allowed ‖δM'‖² for the directions that a level does not decompose again."""
 
-RESOLVED_SHARE: Final = 4e-4
+RESOLVED_SHARE: Final = 1e-3
 """Share of the largest singular value below which a level's eigenvalues are only rounding."""
 
 SEPARATION_SAFETY: Final = 1e4
@@ -57,11 +57,15 @@ EQUAL_SHARE: Final = 1e-6
 MAP_ROUNDING: Final = 1.2e-7
 """Rounding of an entry of F in float32, relative to it."""
 
+FLOOR_ROUNDING: Final = 2e-7
+"""Rounding of a small singular value in float32, relative to ‖M‖."""
+
 LEAST_ERROR: Final = 1e-5
 """Largest error that float32's products leave in any case, relative to ‖M'‖."""
 
-SAFETY: Final = 2.0
-"""Factor on the measured error. Over layers of all kinds, the true one was up to 1.7 times it."""
+SAFETY: Final = 3.0
+"""Factor on the measured error. Over layers of all kinds, the true one was up to 2.3 times it, as
+the smallest direction may have a larger H than the mean of the small ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +125,10 @@ def root_spectrum(matrix_OI: Tensor, floor: float, limit: float) -> RootSpectrum
         assert root.map_NN is not None  # only a level below this one may leave it out
         rooted_RC = times(root.map_NN, wide_RC)
     new_norm = math.sqrt(energy(rooted_RC))
-    error = SAFETY * math.sqrt(root.error_square) / new_norm + LEAST_ERROR
+    # Singular values that rounding may have put on the other side of the floor.
+    near_count = int(((root.values_N - floor / norm).abs() <= FLOOR_ROUNDING).sum())
+    error_square = root.error_square + near_count * floor / norm
+    error = SAFETY * math.sqrt(error_square) / new_norm + LEAST_ERROR
     if error > limit or math.isnan(error):
         return None
     rooted_RC.mul_(norm / new_norm)
@@ -161,7 +168,7 @@ def _fourth_root(
         # small directions have their error in ``small``, and two large ones in ``errors_N``.
         mixed_h_squares_N = row_errors(rows_NC, vectors_NN, squares_N, slice(0, count))
         mixed_h_squares_N[:count] = 0  # no small j
-        small = _of_small(small_KC, values_N[:count], floor, allowed, levels)
+        small = _of_small(small_KC, values_N[:count], resolution, floor, allowed, levels)
         if small is None:
             return None
         small_map_KK = small.map_NN
@@ -207,25 +214,39 @@ def _map(vectors_NN: Tensor, factors_N: Tensor, small_map_KK: Tensor | None) -> 
 
 
 def _of_small(
-    small_KC: Tensor, values_K: Tensor, floor: float, allowed: float, levels: int
+    small_KC: Tensor,
+    blurred_K: Tensor,
+    resolution: float,
+    floor: float,
+    allowed: float,
+    levels: int,
 ) -> _FourthRoot | None:
-    """F of the K smallest directions of a level, whose ``values_K`` are inexact.
+    """F of the K smallest directions of a level.
+
+    ``blurred_K``: their singular values by the level's eigenvalues, where any up to ``resolution``
+    may be only rounding, even 0. The rows know better: a single one has its norm as its singular
+    value, and several have none larger than their Frobenius norm.
 
     They get one factor if that is exact enough. A singular value s ≤ τ then becomes s/√τ instead of
     √s. The error of one is at most √τ/4, so ‖δM'‖² is at most K τ/16. The error is also at most √s,
-    so ‖δM'‖² is at most the sum of the s. That sum is at most √K times the root of the sum of s²,
-    which is measured.
+    so ‖δM'‖² is at most the sum of the s. That sum is at most √K times the root of the sum of s².
+    Values up to the floor should become 0 instead, which leaves s/√τ.
     """
-    count = len(values_K)
-    largest = float(values_K[-1])  # τ
+    count = len(small_KC)
+    norm = math.sqrt(energy(small_KC))
+    largest = min(norm, math.hypot(float(blurred_K[-1]), resolution))  # τ
     if largest <= floor:
         factor = 0.0
         error_square = 0.0
     else:
         factor = 1 / math.sqrt(largest)
-        error_square = min(count * largest / 16, math.sqrt(count * energy(small_KC)))
+        worst = max(largest / 16, floor**2 / largest)
+        error_square = min(count * worst, math.sqrt(count) * norm)
+    if count == 1:
+        error_square = 0.0
     # At most half of what the other directions leave; separation and rounding also need some.
     if error_square <= (1 - FINISHED_SHARE) / 2 * allowed:
+        values_K = torch.linalg.vector_norm(small_KC, dim=1).double()
         return _FourthRoot(
             map_NN=None,
             values_N=values_K,

@@ -56,12 +56,30 @@ def heavy(rng: np.random.Generator, m: int, n: int) -> Array:
     return left_vectors / np.arange(1, rank + 1) @ right.T
 
 
+def with_small_values(*shares: float) -> Callable[[np.random.Generator, int, int], Array]:
+    """Noise, whose smallest singular values are these shares of the largest.
+
+    So small that the squares are blurred in float32, but larger than the floor.
+    """
+
+    def make(rng: np.random.Generator, m: int, n: int) -> Array:
+        left_vectors, values, right = np.linalg.svd(rng.standard_normal((m, n)), False)
+        if len(values) > len(shares):
+            values[-len(shares) :] = np.multiply(shares, values[0])
+        return left_vectors * values @ right
+
+    return make
+
+
 MATRICES: dict[str, Callable[[np.random.Generator, int, int], Array]] = {
     "noisy": noisy,
     "decaying": decaying,
     "centred": centred,
     "deficient": deficient,
     "heavy": heavy,
+    "small-value": with_small_values(1e-4),
+    "smaller-value": with_small_values(1e-5),
+    "small-values": with_small_values(3e-4, 1e-4, 3e-5, 1e-5),
     "noise": lambda rng, m, n: rng.standard_normal((m, n)),
     "tiny": lambda rng, m, n: 1e-30 * noisy(rng, m, n),
     "huge": lambda rng, m, n: 1e30 * noisy(rng, m, n),

@@ -167,12 +167,17 @@ def exact_enough(precision: Precision, cut: int, tolerance: Tolerance) -> bool:
     return not cut and precision.error <= tolerance.relative(precision.size) * precision.size
 
 
+def refined_error(precision: Precision, refinement: Refinement | None) -> tuple[float, float]:
+    """Float32's error, which the refinement multiplies, and the norm of the refined change."""
+    if refinement is None:
+        return precision.error, precision.size
+    fused_error = math.hypot(precision.error, precision.residual_error)
+    return fused_error * refinement.sensitivity, math.hypot(precision.size, refinement.size)
+
+
 def refined_exactly_enough(
     precision: Precision, refinement: Refinement | None, tolerance: Tolerance
 ) -> bool:
-    """Whether it still is after the refinement has multiplied it."""
-    if refinement is None:
-        return True
-    size = math.hypot(precision.size, refinement.size)
-    fused_error = math.hypot(precision.error, precision.residual_error)
-    return fused_error * refinement.sensitivity <= tolerance.relative(size) * size
+    """Whether W_pre, which is, still is after the refinement."""
+    error, size = refined_error(precision, refinement)
+    return refinement is None or error <= tolerance.relative(size) * size

@@ -1,0 +1,169 @@
+"""Float32 over every matrix of a recipe by ACE: the error foreseen, the true one, what was decided.
+
+``python -m tests.benchmarks.float32_decisions RECIPE...``. Every matrix is merged as in the recipe,
+in float32 whatever its error, and in float64. The same holds for the root of the spectrum, if the
+recipe has it after the merge. A float32 result within the tolerance is right, and refusing it is
+wrong; one beyond it must be refused. Shares of the merged change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.method_steps import method_tolerance
+from ace_gui.engine.merging.readers import Readers
+from ace_gui.engine.merging.task_vectors import CPU, TaskVectors
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.linalg.passes import energy
+from ace_gui.linalg.root_spectrum import SAFETY as ROOT_SAFETY
+from ace_gui.linalg.root_spectrum import SMALLEST_LIMIT, root_spectrum
+from ace_gui.linalg.singular import noise_floor, shape_spectrum_
+from ace_gui.methods.ace import AceParameters, ace, algorithm
+from ace_gui.methods.ace.float32_check import SAFETY, refined_error
+from ace_gui.methods.ace.problem import Precision, Refinement
+from ace_gui.methods.shared.after import ROOT, SHARE_AFTER
+from ace_gui.methods.shared.experts import Computed
+from ace_gui.methods.shared.tolerance import EXACT, Tolerance
+from ace_gui.recipe.recipe_file import load_recipe
+
+ALWAYS = Tolerance(rounding=1e9)
+"""With which float32 is taken whatever its error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """Of one matrix."""
+
+    step: str
+    """The step that may take float32."""
+    foreseen: float
+    """The error that is measured without knowing the exact result, without its safety factor."""
+    true: float
+    """The error of float32 against float64."""
+    allowed: float
+    """The largest error within the tolerance."""
+    taken: bool
+    """Whether the merge took float32."""
+
+
+def decisions(recipe: Path) -> Iterator[Decision]:
+    """Of all matrices that the recipe merges whole by ACE."""
+    prepared = prepare(load_recipe(recipe))
+    readers = Readers(prepared)
+    for row in prepared.plan.rows:
+        parameters = prepared.parameters_of(row)
+        if row.is_merged and prepared.is_whole(row) and isinstance(parameters, AceParameters):
+            deltas = TaskVectors(row, readers, CPU)
+            yield from _of_matrix(row, deltas, prepared.weights_of(row), parameters)
+
+
+def _of_matrix(
+    row: PlanRow, deltas: TaskVectors, weights: Sequence[float], parameters: AceParameters
+) -> Iterator[Decision]:
+    tolerance = deltas.tolerance(weights, None)
+    allowed = method_tolerance(row, tolerance)
+    merged = ace(deltas, weights, parameters, base=deltas.base, tolerance=allowed)
+    doubles = Computed(len(deltas), lambda t: deltas[t].double())
+    exact = ace(doubles, weights, parameters, base=deltas.base.double()).delta
+    single, foreseen = _in_float32(deltas, weights, parameters)
+    yield Decision(
+        step="ACE",
+        foreseen=foreseen,
+        true=_distance(single, exact),
+        allowed=allowed.relative(math.sqrt(energy(exact))),
+        taken="float32, which" in merged.diagnostics.precision,
+    )
+    if row.after.spectrum == ROOT and row.after.rank == 1:
+        yield _of_root(merged.delta, deltas.base, tolerance)
+
+
+def _in_float32(
+    deltas: TaskVectors, weights: Sequence[float], parameters: AceParameters
+) -> tuple[Tensor, float]:
+    """The merge in float32, and the error that it measures; NaN if it measures none."""
+    foreseen = [math.nan]
+
+    def recorded(precision: Precision, refinement: Refinement | None, _: Tolerance) -> bool:
+        error, size = refined_error(precision, refinement)
+        foreseen.append(error / SAFETY / size)
+        return True
+
+    with patch.object(algorithm, "refined_exactly_enough", recorded):
+        merged = ace(deltas, weights, parameters, base=deltas.base, tolerance=ALWAYS)
+    return merged.delta, foreseen[-1]
+
+
+def _of_root(change_OI: Tensor, base_OI: Tensor, tolerance: Tolerance) -> Decision:
+    """The root of the change's singular values, in float32 by the smallest limit that it keeps."""
+    norm = math.sqrt(energy(change_OI))
+    rounding = torch.finfo(torch.float32).eps * math.sqrt(energy(base_OI))
+    noise = EXACT * norm + rounding
+    floor = noise_floor(noise, tuple(change_OI.shape))
+    exact_OI = shape_spectrum_(change_OI.double(), share=1.0, power=ROOT, noise=noise).matrix_OI
+    allowed = SHARE_AFTER * tolerance.relative(norm)
+    limit = allowed
+    while (rooted := root_spectrum(change_OI.clone(), floor, limit)) is None:
+        limit *= 2
+    return Decision(
+        step="root of the spectrum",
+        foreseen=rooted.error / ROOT_SAFETY,
+        true=_distance(rooted.matrix_OI, exact_OI),
+        allowed=allowed,
+        taken=limit == allowed and allowed >= SMALLEST_LIMIT,
+    )
+
+
+def _distance(value: Tensor, exact: Tensor) -> float:
+    return float((value.double() - exact.double()).norm() / exact.double().norm())
+
+
+def summary(rows: Sequence[Decision]) -> str:
+    """A line of a table: how many were decided how, and the error foreseen by the true one."""
+    taken = [row for row in rows if row.taken]
+    refused = [row for row in rows if not row.taken]
+    wrongly = sum(row.true <= row.allowed for row in refused)
+    ratios = sorted(row.foreseen / row.true for row in rows if math.isfinite(row.foreseen))
+    cells = [
+        rows[0].step,
+        len(rows),
+        len(taken),
+        sum(row.true > row.allowed for row in taken),
+        len(refused) - wrongly,
+        wrongly,
+        f"{ratios[0]:.2f}, {statistics.median(ratios):.2f}, {ratios[-1]:.2f}",
+        f"{max((row.true / row.allowed for row in taken), default=math.nan):.2f}",
+    ]
+    return " | ".join(map(str, cells))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.float32_decisions")
+    parser.add_argument("recipes", nargs="+", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    print(
+        "recipe | step | matrices | float32 | of these wrongly | refused rightly | refused wrongly "
+        "| foreseen by true: least, median, most | largest true by allowed where taken"
+    )
+    for recipe in options.recipes:
+        by_step: dict[str, list[Decision]] = {}
+        for decision in decisions(recipe):
+            by_step.setdefault(decision.step, []).append(decision)
+        for rows in by_step.values():
+            print(f"{recipe.stem} | {summary(rows)}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
