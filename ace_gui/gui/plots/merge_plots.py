@@ -116,7 +116,7 @@ class TuneCurvePlot(SpecPlot):
     One dot per merge, joined if one parameter is searched; the best is filled.
     """
 
-    called = "Score by value of the parameter"
+    called = "Score by parameter value"
     empty = NOT_TUNED
     toggles = False
 

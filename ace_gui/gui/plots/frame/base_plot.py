@@ -497,7 +497,7 @@ class PlotWithTable(QStackedWidget):
         title.setFont(face(Face.HEADING))
         title.set_full_text(self.plot.accessibleName())
         tip = "Save the table as CSV with full precision"
-        save = head_button("Save CSV…", tip, self.save_csv)
+        save = head_button("Save…", tip, self.save_csv)
         back = head_button("Plot", "Show the plot again", lambda: self.show_table(False))
         head = across((title, 1), save, back)
         return pane(down(head, (self.table, 1), margins=(8, 6, 8, 4)))
