@@ -48,8 +48,8 @@ REFINED: Final = 40.0
 """Factor by which the refinement multiplies the expected relative error, about."""
 
 SAFETY: Final = 1.3
-"""Factor on the measured error. Over layers of all kinds, the true one was at most 1.24 times as
-large."""
+"""Factor on the measured error. Over made layers of all kinds, the true one was at most 1.24 times
+as large; over 314 layers of five whole models, once 1.36 times, after a refinement."""
 
 
 def expected_error(norm: float, trace: float, ridge_mass: float, inputs: int) -> float:
