@@ -233,20 +233,22 @@ def _of_small(
     Values up to the floor should become 0 instead, which leaves s/√τ.
     """
     count = len(small_KC)
-    norm = math.sqrt(energy(small_KC))
-    largest = min(norm, math.hypot(float(blurred_K[-1]), resolution))  # τ
+    values_K = torch.linalg.vector_norm(small_KC, dim=1).double()
+    norm = float(torch.linalg.vector_norm(values_K))
+    if count == 1:
+        largest = norm  # τ
+        worst = 0.0
+    else:
+        largest = min(norm, math.hypot(float(blurred_K[-1]), resolution))
+        worst = max(largest / 16, floor**2 / largest)
     if largest <= floor:
         factor = 0.0
         error_square = 0.0
     else:
         factor = 1 / math.sqrt(largest)
-        worst = max(largest / 16, floor**2 / largest)
         error_square = min(count * worst, math.sqrt(count) * norm)
-    if count == 1:
-        error_square = 0.0
     # At most half of what the other directions leave; separation and rounding also need some.
     if error_square <= (1 - FINISHED_SHARE) / 2 * allowed:
-        values_K = torch.linalg.vector_norm(small_KC, dim=1).double()
         return _FourthRoot(
             map_NN=None,
             values_N=values_K,

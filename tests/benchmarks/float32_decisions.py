@@ -1,4 +1,4 @@
-"""Float32 over every matrix of a recipe by ACE: the error foreseen, the true one, what was decided.
+"""Float32 over every matrix of a recipe by ACE: the error measured, the true one, what was decided.
 
 ``python -m tests.benchmarks.float32_decisions RECIPE...``. Every matrix is merged as in the recipe,
 in float32 whatever its error, and in float64. The same holds for the root of the spectrum, if the
@@ -13,7 +13,7 @@ import math
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -27,14 +27,14 @@ from ace_gui.engine.merging.task_vectors import CPU, TaskVectors
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.linalg.passes import energy
 from ace_gui.linalg.root_spectrum import SAFETY as ROOT_SAFETY
-from ace_gui.linalg.root_spectrum import SMALLEST_LIMIT, root_spectrum
-from ace_gui.linalg.singular import noise_floor, shape_spectrum_
+from ace_gui.linalg.root_spectrum import SMALLEST_LIMIT, RootSpectrum, root_spectrum
 from ace_gui.methods.ace import AceParameters, ace, algorithm
 from ace_gui.methods.ace.float32_check import SAFETY, refined_error
 from ace_gui.methods.ace.problem import Precision, Refinement
-from ace_gui.methods.shared.after import ROOT, SHARE_AFTER
-from ace_gui.methods.shared.experts import Computed
-from ace_gui.methods.shared.tolerance import EXACT, Tolerance
+from ace_gui.methods.shared import after
+from ace_gui.methods.shared.after import changed_after
+from ace_gui.methods.shared.experts import Computed, Merged
+from ace_gui.methods.shared.tolerance import Tolerance
 from ace_gui.recipe.recipe_file import load_recipe
 
 ALWAYS = Tolerance(rounding=1e9)
@@ -47,8 +47,8 @@ class Decision:
 
     step: str
     """The step that may take float32."""
-    foreseen: float
-    """The error that is measured without knowing the exact result, without its safety factor."""
+    measured: float
+    """The error that the merge measures, which does not know the exact result; without safety."""
     true: float
     """The error of float32 against float64."""
     allowed: float
@@ -76,49 +76,63 @@ def _of_matrix(
     merged = ace(deltas, weights, parameters, base=deltas.base, tolerance=allowed)
     doubles = Computed(len(deltas), lambda t: deltas[t].double())
     exact = ace(doubles, weights, parameters, base=deltas.base.double()).delta
-    single, foreseen = _in_float32(deltas, weights, parameters)
+    single, measured = _in_float32(deltas, weights, parameters)
     yield Decision(
         step="ACE",
-        foreseen=foreseen,
+        measured=measured,
         true=_distance(single, exact),
         allowed=allowed.relative(math.sqrt(energy(exact))),
         taken="float32, which" in merged.diagnostics.precision,
     )
-    if row.after.spectrum == ROOT and row.after.rank == 1:
-        yield _of_root(merged.delta, deltas.base, tolerance)
+    if row.after.spectrum == after.ROOT and row.after.rank == 1:
+        yield _of_root(merged, deltas, weights, tolerance)
 
 
 def _in_float32(
     deltas: TaskVectors, weights: Sequence[float], parameters: AceParameters
 ) -> tuple[Tensor, float]:
     """The merge in float32, and the error that it measures; NaN if it measures none."""
-    foreseen = [math.nan]
+    measured = [math.nan]
 
     def recorded(precision: Precision, refinement: Refinement | None, _: Tolerance) -> bool:
         error, size = refined_error(precision, refinement)
-        foreseen.append(error / SAFETY / size)
+        measured.append(error / SAFETY / size)
         return True
 
     with patch.object(algorithm, "refined_exactly_enough", recorded):
         merged = ace(deltas, weights, parameters, base=deltas.base, tolerance=ALWAYS)
-    return merged.delta, foreseen[-1]
+    return merged.delta, measured[-1]
 
 
-def _of_root(change_OI: Tensor, base_OI: Tensor, tolerance: Tolerance) -> Decision:
+def _of_root(
+    merged: Merged, deltas: TaskVectors, weights: Sequence[float], tolerance: Tolerance
+) -> Decision:
     """The root of the change's singular values, in float32 by the smallest limit that it keeps."""
-    norm = math.sqrt(energy(change_OI))
-    rounding = torch.finfo(torch.float32).eps * math.sqrt(energy(base_OI))
-    noise = EXACT * norm + rounding
-    floor = noise_floor(noise, tuple(change_OI.shape))
-    exact_OI = shape_spectrum_(change_OI.double(), share=1.0, power=ROOT, noise=noise).matrix_OI
-    allowed = SHARE_AFTER * tolerance.relative(norm)
-    limit = allowed
-    while (rooted := root_spectrum(change_OI.clone(), floor, limit)) is None:
-        limit *= 2
+    attempts = list[tuple[float, float, RootSpectrum]]()
+
+    def recorded(change_OI: Tensor, floor: float, allowed: float) -> RootSpectrum:
+        limit = allowed
+        while (rooted := root_spectrum(change_OI.clone(), floor, limit)) is None:
+            limit *= 2
+        attempts.append((allowed, limit, rooted))
+        return rooted
+
+    def changed(change_OI: Tensor) -> Tensor:
+        """The change after the recipe's step, which takes float64 as it is."""
+        own = replace(merged, delta=change_OI)
+        after_step = changed_after(
+            own, deltas, weights, deltas.base, spectrum=after.ROOT, tolerance=tolerance
+        )
+        return after_step.delta
+
+    exact_OI = changed(merged.delta.double())
+    with patch.multiple(after, root_spectrum=recorded, SMALLEST_LIMIT=0.0):
+        single_OI = changed(merged.delta.clone())
+    ((allowed, limit, rooted),) = attempts
     return Decision(
         step="root of the spectrum",
-        foreseen=rooted.error / ROOT_SAFETY,
-        true=_distance(rooted.matrix_OI, exact_OI),
+        measured=rooted.error / ROOT_SAFETY,
+        true=_distance(single_OI, exact_OI),
         allowed=allowed,
         taken=limit == allowed and allowed >= SMALLEST_LIMIT,
     )
@@ -129,11 +143,11 @@ def _distance(value: Tensor, exact: Tensor) -> float:
 
 
 def summary(rows: Sequence[Decision]) -> str:
-    """A line of a table: how many were decided how, and the error foreseen by the true one."""
+    """A line of a table: how many were decided how, and the error measured by the true one."""
     taken = [row for row in rows if row.taken]
     refused = [row for row in rows if not row.taken]
     wrongly = sum(row.true <= row.allowed for row in refused)
-    ratios = sorted(row.foreseen / row.true for row in rows if math.isfinite(row.foreseen))
+    ratios = sorted(row.measured / row.true for row in rows if math.isfinite(row.measured))
     cells = [
         rows[0].step,
         len(rows),
@@ -154,7 +168,7 @@ def main() -> int:
     torch.set_num_threads(1)
     print(
         "recipe | step | matrices | float32 | of these wrongly | refused rightly | refused wrongly "
-        "| foreseen by true: least, median, most | largest true by allowed where taken"
+        "| measured by true: least, median, most | largest true by allowed where taken"
     )
     for recipe in options.recipes:
         by_step: dict[str, list[Decision]] = {}

@@ -168,7 +168,7 @@ def exact_enough(precision: Precision, cut: int, tolerance: Tolerance) -> bool:
 
 
 def refined_error(precision: Precision, refinement: Refinement | None) -> tuple[float, float]:
-    """Float32's error, which the refinement multiplies, and the norm of the refined change."""
+    """Float32's error after the refinement, which multiplies it, and the norm of the change."""
     if refinement is None:
         return precision.error, precision.size
     fused_error = math.hypot(precision.error, precision.residual_error)
@@ -178,6 +178,6 @@ def refined_error(precision: Precision, refinement: Refinement | None) -> tuple[
 def refined_exactly_enough(
     precision: Precision, refinement: Refinement | None, tolerance: Tolerance
 ) -> bool:
-    """Whether W_pre, which is, still is after the refinement."""
+    """Whether W_pre is still exact enough after the refinement, if there is one."""
     error, size = refined_error(precision, refinement)
-    return refinement is None or error <= tolerance.relative(size) * size
+    return error <= tolerance.relative(size) * size
