@@ -68,6 +68,9 @@ class Axis:
     high: float | None = None
     """Where it ends; None: after the largest value."""
 
+    counts: bool = False
+    """Whether it counts, so that only whole numbers have ticks."""
+
     names: Sequence[str] = ()
     """Names of the values 0, 1, …, which replace ticks."""
 

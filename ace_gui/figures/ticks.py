@@ -33,25 +33,29 @@ def ticks_of(axis: Axis, values: Sequence[float]) -> list[float]:
         high = max(finite, default=10.0 if axis.log else 1.0)
     if axis.log:
         return _logarithmic(low, high)
+    if axis.counts:
+        least_step = 1.0
+    else:
+        least_step = 0.0
     if axis.low is None or axis.high is None:
-        return _linear(low, high)
-    return _between(low, high)
+        return _linear(low, high, least_step)
+    return _between(low, high, least_step)
 
 
-def _between(low: float, high: float) -> list[float]:
+def _between(low: float, high: float, least_step: float) -> list[float]:
     """Both ends, and the round values that are not too near to them."""
     if high <= low:
         return [low, low + 1]
-    inner = _linear(low, high)
+    inner = _linear(low, high, least_step)
     step = inner[1] - inner[0]
     return [low, *(tick for tick in inner if low + step / 2 < tick < high - step / 2), high]
 
 
-def _linear(low: float, high: float) -> list[float]:
+def _linear(low: float, high: float, least_step: float) -> list[float]:
     """Multiples of 1, 2 or 5 times a power of ten around the range."""
     if high <= low:
         high = low + (abs(low) or 1.0)
-    rough = (high - low) / _INTERVALS
+    rough = max((high - low) / _INTERVALS, least_step)
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= rough * 0.999)
     first = math.floor(low / step + 1e-9)

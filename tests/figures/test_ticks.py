@@ -43,6 +43,12 @@ def test_an_axis_with_ends_begins_and_ends_there(last: int) -> None:
     assert min(steps) > 0.2 * max(steps)
 
 
+@given(st.integers(1, 5000))
+def test_an_axis_that_counts_has_whole_numbers_only(last: int) -> None:
+    ticks = ticks_of(Axis(title="", counts=True, low=1.0, high=float(last)), [])
+    assert all(tick == round(tick) for tick in ticks)
+
+
 @pytest.mark.parametrize("log", [False, True])
 def test_values_that_cannot_be_shown_are_left_out(log: bool) -> None:
     values = [math.nan, math.inf, -math.inf, 2.0, 3.0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ace_gui.formatting import counted, number_text, plain
+from ace_gui.formatting import number_text, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Distilled:
                 "No training step brought the merge closer to its experts on inputs kept back, so "
                 "it is written as the method left it."
             )
-        numbers = counted(self.numbers, "number", "numbers")
+        numbers = f"{self.numbers:,} numbers"
         if self.blocks:
             return (
                 f"{numbers} of {self.what} were trained block by block; on inputs kept back, the "

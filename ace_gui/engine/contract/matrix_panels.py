@@ -58,7 +58,9 @@ def energies_panel(content: FigureContent, _sheet: Sheet) -> Panel:
         raise nothing_to_show("No expert changed a merged tensor; choose other panels.")
     chart = Chart(
         title="",
-        x=Axis(title="merged tensor, in the model's order", low=1.0, high=float(len(rows))),
+        x=Axis(
+            title="merged tensor, in the model's order", counts=True, low=1.0, high=float(len(rows))
+        ),
         y=Axis(title="energy ‖ΔW‖²", log=True),
         curves=curves,
     )
@@ -99,7 +101,7 @@ def _spectrum_chart(content: FigureContent, spectrum: LayerSpectrum, sheet: Shee
     longest = max((len(curve.points) and curve.points[-1][0] for curve in curves), default=1.0)
     return Chart(
         title=short_name(content.plan, spectrum.name),
-        x=Axis(title="index i", low=1.0, high=longest),
+        x=Axis(title="index i", counts=True, low=1.0, high=longest),
         y=Axis(title="singular value σᵢ", log=True),
         curves=curves,
     )
@@ -174,7 +176,7 @@ def _alignment_chart(title: str, layer: LayerSubspaces) -> Chart:
     longest = max((len(curve.points) for curve in curves), default=1)
     return Chart(
         title=title,
-        x=Axis(title="index i", low=1.0, high=float(longest)),
+        x=Axis(title="index i", counts=True, low=1.0, high=float(longest)),
         y=Axis(title="|cosine|", low=0.0, high=1.0),
         curves=curves,
     )

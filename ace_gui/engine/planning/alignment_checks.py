@@ -141,8 +141,7 @@ def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
         return (Check(ALIGNMENT, obstacle, CheckVerdict.ERROR),)
     way = way_of_alignment(prepared)
     plan = trained_tensors(prepared, distil, by_block=way.how is How.BLOCKS)
-    numbers = counted(plan.numbers, "number", "numbers")
-    sentence = f"{numbers} will be trained, on {distil.inputs} inputs of each task."
+    sentence = f"{plan.numbers:,} numbers will be trained, on {distil.inputs} inputs of each task."
     sentence += f" {_cost(prepared, way)}"
     remarks = (_risk_by_block(way), left_out_sentence(prepared))
     warnings = [remark for remark in remarks if remark]

@@ -49,7 +49,8 @@ class MergeBars(BarsPlot):
         if not points:
             self.clear()
             return
-        words = [f"{point.title} {point.x:.3g}" for point in points]
+        figures = [number_text(point.x, 3) for point in points]
+        words = [f"{point.title} {text}" for point, text in zip(points, figures, strict=True)]
         self.present(
             PlotSpec(
                 title=figure,
@@ -57,7 +58,7 @@ class MergeBars(BarsPlot):
                     PlotBar(
                         group=index,
                         value=point.x,
-                        text=f"{point.x:.3g}",
+                        text=figures[index],
                         colour="merged" if point.current else "control",
                         strong=point.current,
                     )
@@ -383,7 +384,7 @@ class LearningPlot(SpecPlot):
             return PlotSpec(
                 title="Loss of every task" if by_task else sentence_case(curve),
                 curves=curves,
-                x=PlotAxis(title="step", low=1.0, padding=0.01),
+                x=PlotAxis(title="step", counts=True, low=1.0, padding=0.01),
                 y=PlotAxis(title="loss" if by_task else curve, padding=0.08),
                 columns=lambda: _step_columns(loss, figure, curve),
                 position=lambda x: f"step {x:.0f}",
@@ -465,7 +466,7 @@ class KeptEnergyPlot(SpecPlot):
                 title="Share of the change kept",
                 sentence=f"Mean of {matrices}: {choice}.",
                 curves=[curve],
-                x=PlotAxis(title="rank", low=1.0, padding=0.01),
+                x=PlotAxis(title="rank", counts=True, low=1.0, padding=0.01),
                 y=PlotAxis(title="share of energy", low=0.0, high=1.05),
                 marks=[mark],
                 columns=lambda: [

@@ -283,7 +283,7 @@ class AlignmentPlot(SpecPlot):
                     )
                     for side, cosines_K in values.items()
                 ],
-                x=PlotAxis(title="index i of the singular vector", low=1.0),
+                x=PlotAxis(title="index i of the singular vector", counts=True, low=1.0),
                 y=PlotAxis(title="|cos(before, after)|", low=0.0, high=1.0, padding=0.03),
                 columns=lambda: columns,
                 position=lambda x: f"i = {x:.0f}",

@@ -317,7 +317,7 @@ class SpectrumPlot(SpecPlot):
             spectra,
             sentence=" · ".join(filter(None, (spectra.sentence, remark if cut else ""))),
             curves=[*_reached(spectra.curves, curves), *curves] if share else curves,
-            x=PlotAxis(title="index i", low=1.0, high=float(max(last, 2))),
+            x=PlotAxis(title="index i", counts=True, low=1.0, high=float(max(last, 2))),
             y=PlotAxis(
                 title=quantity.value[2],
                 low=None if logarithmic else 0.0,

@@ -164,6 +164,21 @@ class FigureRow:
     values: Sequence[float]
     percent: bool = False
 
+    def texts(self) -> list[str]:
+        """The values as text, as counts only if all of them are whole numbers."""
+        are_counts = all(np.isnan(value) or _is_count(value) for value in self.values)
+        return [self._text(value, is_count=are_counts) for value in self.values]
+
+    def _text(self, value: float, *, is_count: bool) -> str:
+        """``1.25``, ``48 %``, ``12`` for a count, a dash for none."""
+        if np.isnan(value):
+            return "–"
+        if self.percent:
+            return f"{number_text(100 * value, _DIGITS)} %"
+        if is_count:
+            return str(int(value))
+        return number_text(value, _DIGITS)
+
 
 class FigureSheet(QTableView):
     """A table of figures. Its menu copies it and saves it as CSV; tooltips explain the figures.
@@ -242,8 +257,7 @@ class FigureSheet(QTableView):
             if turned:
                 head.setTextAlignment(_OVER_COLUMN)
             set_figure(position, head)
-            for item, value in enumerate(figure.values):
-                text = figure_text(value, percent=figure.percent)
+            for item, text in enumerate(figure.texts()):
                 cell = QStandardItem(text)
                 cell.setTextAlignment(_CELL)
                 cell.setToolTip(tooltip(f"{figure.title}, {titles[item]}: {text}\n{figure.tip}"))
@@ -261,16 +275,8 @@ class FigureSheet(QTableView):
         return self._columns
 
 
-def figure_text(value: float, *, percent: bool = False) -> str:
-    """``1.25``, ``48 %``, ``12`` for a whole number, a dash for none."""
-    if np.isnan(value):
-        return "–"
-    if percent:
-        return f"{number_text(100 * value, _DIGITS)} %"
-    is_whole = float(value).is_integer() and abs(value) < 1e6
-    if is_whole:
-        return str(int(value))
-    return number_text(value, _DIGITS)
+def _is_count(value: float) -> bool:
+    return float(value).is_integer() and abs(value) < 1e6
 
 
 def _in_two_lines(title: str) -> str:

@@ -54,12 +54,21 @@ from ace_gui.gui.plots.frame.items import Points
 from ace_gui.gui.plots.frame.legend import CaptionLabel
 from ace_gui.gui.plots.frame.spec import PlotAxis
 from ace_gui.gui.plots.gamma_plot import EMPTY, GammaPlot, two_digits
-from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter, ScoreBarsPlot, ScoreGroup
-from ace_gui.gui.plots.one_layer_plots import EnergiesPlot
+from ace_gui.gui.plots.merge_plots import (
+    KeptEnergyPlot,
+    LearningPlot,
+    MergeBars,
+    MergePoint,
+    MergeScatter,
+    ScoreBarsPlot,
+    ScoreGroup,
+)
+from ace_gui.gui.plots.one_layer_plots import AlignmentPlot, EnergiesPlot
 from ace_gui.gui.plots.spectrum_plot import AFTER, BEFORE, Quantity, SpectrumPlot
 from ace_gui.gui.state.known_scores import ScoreFigure
 from ace_gui.gui.theme import DARK, LIGHT, Face, apply_theme, face, set_scheme
 from tests.gui.fakes import layer_figures
+from tests.gui.plots.drawn import DRAWN
 from tests.helpers.windows import in_view, items_of
 
 NAMES = [f"model.layers.{b}.{part}.weight" for b in range(3) for part in ("q_proj", "up_proj")]
@@ -230,6 +239,30 @@ def test_a_linear_axis_tells_its_ticks_apart_without_prefixes(qapp, low, high):
     texts = axis.tickStrings(values, axis.autoSIPrefixScale * axis.scale, spacing)
     assert len(set(texts)) == len(texts)
     assert not any("e" in text for text in texts)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.99, 1.01), (1, 2), (0.98, 7.06), (1, 48), (1, 4096)])
+def test_an_axis_that_counts_has_whole_numbers_only(qapp, low, high):
+    axis = QuantityAxis("bottom")
+    axis.declare(PlotAxis(title="step", counts=True), logarithmic=False)
+    axis.setRange(low, high)
+    positions = [value for _, values in axis.tickValues(low, high, 900) for value in values]
+    assert positions
+    assert all(value == round(value) for value in positions)
+
+
+@pytest.mark.parametrize("kind", [LearningPlot, KeptEnergyPlot, SpectrumPlot, AlignmentPlot])
+def test_steps_ranks_and_indices_are_counted(qtbot, kind):
+    plot = displayed(qtbot, DRAWN[kind][0]())
+    assert plot.spec.x.counts
+
+
+def test_bars_have_as_many_digits_each(qtbot):
+    bars = displayed(qtbot, MergeBars())
+    shares = [0.84, 0.735, 1.0]
+    points = [MergePoint(f"merge {n}", share, 0.5) for n, share in enumerate(shares)]
+    bars.show_merges("mean score", points)
+    assert [bar.text for bar in bars.spec.bars] == ["0.840", "0.735", "1.00"]
 
 
 def test_every_line_of_the_grid_has_its_number(qtbot):

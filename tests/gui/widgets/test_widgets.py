@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import (
@@ -20,6 +22,7 @@ from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.labels import plain_label
 from ace_gui.gui.widgets.layout import WrappedColumn
 from ace_gui.gui.widgets.lazy import LazyTabs
+from ace_gui.gui.widgets.tables import FigureRow
 from tests.helpers.contrast import contrast
 
 
@@ -167,3 +170,15 @@ def test_a_line_of_a_menu_is_lower_than_its_rows(qtbot: QtBot) -> None:
     _ = menu.addAction("Quit")
     menu.ensurePolished()
     assert 0 < menu.actionGeometry(line).height() <= menu.actionGeometry(row).height() / 2
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ((1.0, 0.95, math.nan), ["1.00", "0.950", "–"]),
+        ((12.0, 7.0, math.nan), ["12", "7", "–"]),
+        ((0.0, 0.5), ["0", "0.500"]),
+    ],
+)
+def test_a_row_has_whole_numbers_only_where_it_counts(values, texts):
+    assert FigureRow("kept", "What is kept.", values).texts() == texts

@@ -84,6 +84,7 @@ class QuantityAxis(_PlainAxis):
     def __init__(self, orientation: str, *, grid: bool = False) -> None:
         self.title = ""
         self.logarithmic = False
+        self._counts = False
         self._is_low = False
         self._overhang = _label_overhang()
         super().__init__(orientation, tick=4)
@@ -93,6 +94,7 @@ class QuantityAxis(_PlainAxis):
 
     def declare(self, axis: PlotAxis, *, logarithmic: bool) -> None:
         self.logarithmic = logarithmic
+        self._counts = axis.counts
         self.picture = None
         self.setScale(axis.scale)
         if self.orientation == "bottom" and axis.title != self.title:
@@ -141,7 +143,10 @@ class QuantityAxis(_PlainAxis):
 
     def tickValues(self, low: float, high: float, size: float) -> _Ticks:
         if not self.logarithmic:
-            return super().tickValues(low, high, size)
+            levels: _Ticks = super().tickValues(low, high, size)
+            if self._counts:
+                return _whole_numbers(levels, low, high)
+            return levels
         low, high = sorted((low, high))
         decades = range(floor(low), ceil(high) + 1)
         if self.orientation == "bottom":
@@ -188,6 +193,14 @@ class QuantityAxis(_PlainAxis):
         if low >= -4.3 and high <= 4.3:
             return number_text(10.0**exponent, 1)
         return power_of_ten(exponent)
+
+
+def _whole_numbers(levels: _Ticks, low: float, high: float) -> _Ticks:
+    """The levels of ticks without those between whole numbers, which an axis of one step has."""
+    levels_of_whole_numbers = [level for level in levels if level[0] is None or level[0] >= 1]
+    if levels_of_whole_numbers:
+        return levels_of_whole_numbers
+    return [(1.0, [float(number) for number in range(ceil(low), floor(high) + 1)])]
 
 
 def _within_decade(position: float) -> str:

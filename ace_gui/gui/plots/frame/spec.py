@@ -111,6 +111,8 @@ class PlotAxis:
     """Whether it is logarithmic."""
     scale: float = 1.0
     """Multiplies the numbers."""
+    counts: bool = False
+    """Whether it counts, so that only whole numbers have ticks."""
     low: float | None = None
     """Its fixed start; None: the data's."""
     high: float | None = None
