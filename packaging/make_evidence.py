@@ -1,28 +1,47 @@
-"""Draws the picture of the README from its table: ``python packaging/make_evidence.py``.
+"""Draws the picture of the README: ``python packaging/make_evidence.py``.
 
-A line for each method of ``SHOWN``: the share of the experts' accuracy by the number of experts.
+A line for each method of ``DRAWN``: the share of the experts' accuracy that is kept, by the number
+of full fine-tunes, with its standard error over the sets of experts.
 """
 
 from __future__ import annotations
 
+import csv
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-PAGE: Final = ROOT / "docs/evidence.md"
+SETS: Final = ROOT / "docs/evidence-sets.csv"
 PICTURE: Final = ROOT / "resources/screenshots/evidence.svg"
 
-SHOWN: Final = {
-    "**recommended**": ("recommended", "#b5321c", 3),
-    "ACE published": ("ACE as published, its defaults", "#2f6db5", 1),
-    "TSV-M, cap": ("TSV-M with a cap", "#7a6a2b", 1),
-    "TIES": ("TIES", "#6b4fa0", 1),
-    "averaging": ("averaging", "#666666", 1),
-}
-"""By row of the table: name in the picture, colour, and the cell of each count within its group."""
 
-EXPERTS: Final = {2: 1, 4: 4, 8: 8}
-"""By number of experts, the first column of its group in the table."""
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """How a method is drawn."""
+
+    name: str
+    colour: str
+    width: int = 2
+    """In px."""
+    shift: int = 0
+    """Vertical shift of the name in px, where names would overlap."""
+
+
+DRAWN: Final = {
+    "recommended": Line(name="recommended", colour="#b5321c", width=4, shift=-4),
+    "TSV-M, cap": Line(name="TSV-M with a cap", colour="#7a6a2b", shift=-3),
+    "ACE published": Line(name="ACE as published, its defaults", colour="#2f6db5", shift=9),
+    "TIES": Line(name="TIES", colour="#6b4fa0"),
+    "averaging": Line(name="averaging", colour="#666666"),
+}
+"""By the name in the table of sets."""
+
+EXPERTS: Final = (2, 4, 8)
 
 WIDTH = 640
 HEIGHT = 300
@@ -35,21 +54,19 @@ LOWEST = 0.6
 HIGHEST = 1.0
 
 
-def shares(row: list[str]) -> list[float]:
-    """The share of every number of experts; the recommended merge has one cell a group."""
-    found = []
-    for first, end in zip(EXPERTS.values(), [*list(EXPERTS.values())[1:], len(row)], strict=True):
-        cells = [cell.strip("*") for cell in row[first:end] if cell != "–"]
-        found.append(float(cells[0]))
+def shares() -> Mapping[tuple[str, int], Sequence[float]]:
+    """The shares of all sets of full fine-tunes, by method and number of experts."""
+    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    with SETS.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            if row["kind"] == "full":
+                found[row["method"], int(row["T"])].append(float(row["share"]))
     return found
 
 
-def picture(page: str) -> str:
-    """The SVG of a page's table."""
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
-    found = {
-        row[0]: shares(row) for row in rows if row[0] in SHOWN and len(row) > max(EXPERTS.values())
-    }
+def picture() -> str:
+    """The SVG of the shares."""
+    shares_of_sets = shares()
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         'font-family="sans-serif" font-size="13">',
@@ -63,18 +80,21 @@ def picture(page: str) -> str:
         parts.append(_text(_x(index), HEIGHT - 24, str(count), "middle"))
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(_text(middle, HEIGHT - 6, "experts in one model", "middle"))
-    for key, (name, colour, thickness) in SHOWN.items():
-        points = [(_x(index), _y(share)) for index, share in enumerate(found[key])]
+    for method, line in DRAWN.items():
+        points = []
+        for index, count in enumerate(EXPERTS):
+            of_sets = shares_of_sets[method, count]
+            mean = statistics.fmean(of_sets)
+            error = statistics.stdev(of_sets) / math.sqrt(len(of_sets))
+            points.append((_x(index), _y(mean)))
+            bar = f"M{_x(index):.1f} {_y(mean - error):.1f}V{_y(mean + error):.1f}"
+            parts.append(f'<path d="{bar}" stroke="{line.colour}"/>')
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        stroke = f'fill="none" stroke="{colour}" stroke-width="{thickness + 1}"'
+        stroke = f'fill="none" stroke="{line.colour}" stroke-width="{line.width}"'
         parts.append(f'<polyline points="{path}" {stroke}/>')
         x, y = points[-1]
-        parts.append(_text(x + 8, y + 4 + _SHIFTS.get(key, 0), name, "start", colour))
+        parts.append(_text(x + 8, y + 4 + line.shift, line.name, "start", line.colour))
     return "\n".join([*parts, "</svg>", ""])
-
-
-_SHIFTS: Final = {"**recommended**": -6, "ACE published": 2, "TSV-M, cap": 12}
-"""Vertical shifts in px of names that would overlap."""
 
 
 def _x(index: int) -> float:
@@ -91,7 +111,7 @@ def _text(x: float, y: float, text: str, anchor: str, colour: str = "#333333") -
 
 def main() -> None:
     """Write the picture."""
-    PICTURE.write_text(picture(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PICTURE.write_text(picture(), encoding="utf-8")
 
 
 if __name__ == "__main__":

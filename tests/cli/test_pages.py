@@ -91,13 +91,10 @@ def _figures(text: str) -> list[dict[str, list[str]]]:
 
 
 def test_the_page_of_evidence_selects_from_all_figures():
-    over_seeds, chat, inputs, page = _figures(resource_path("help/evidence.md").read_text("utf-8"))
-    all_over_seeds, _, all_chat, *tables = _figures((ROOT / "docs/evidence.md").read_text("utf-8"))
-    groups = tables[:3]
-    assert len(inputs) >= 4
-    unlinked = {re.sub(r"\[(.*?)\]\(.*?\)", r"\1", name): row for name, row in inputs.items()}
-    assert any(unlinked.items() <= table.items() for table in tables)
-    assert over_seeds.items() <= all_over_seeds.items()
+    """Figures over sets have a test of their own (test_evidence)."""
+    _, chat, _, page = _figures(resource_path("help/evidence.md").read_text("utf-8"))
+    _, _, _, all_chat, *groups = _figures((ROOT / "docs/evidence.md").read_text("utf-8"))
+    groups = groups[:3]
     known_pairs = [figures[-2:] for figures in all_chat.values()]
     assert len(chat) >= 3
     assert all(figures in known_pairs for figures in chat.values())
