@@ -143,6 +143,29 @@ def test_differences_are_those_of_the_sets_and_bold_if_they_stand(where: str) ->
         assert figure.is_bold == counted.stands, figure
 
 
+def by_row(table: list[list[str]]) -> dict[str, list[str]]:
+    """The figures of each row, by its first cell."""
+    rows = {}
+    for name, *cells in table[1:]:
+        rows[name.strip("*")] = [cell.strip("*") for cell in cells if cell != "–"]
+    return rows
+
+
+def test_the_page_selects_from_all_figures() -> None:
+    """Of a chat model and of one set; those over sets of the encoder are counted above."""
+    _, chat, _, one_set = map(by_row, tables(PAGE))
+    all_chat, *groups = map(by_row, tables(ALL_FIGURES)[3:7])
+    all_pairs = [figures_of_row[-2:] for figures_of_row in all_chat.values()]
+    assert len(chat) >= 3
+    assert all(pair in all_pairs for pair in chat.values())
+    assert len(one_set) >= 9
+    for method, selected in one_set.items():
+        rows = [group[name] for group in groups for name in group if method.startswith(name)]
+        count = len(selected) // len(rows)
+        for index, row in enumerate(rows):
+            assert set(selected[index * count : (index + 1) * count]) <= set(row), method
+
+
 def test_the_picture_of_the_readme_is_of_the_sets() -> None:
     script = runpy.run_path(str(ROOT / "packaging/make_evidence.py"))
     drawn = (ROOT / "resources/screenshots/evidence.svg").read_text("utf-8")

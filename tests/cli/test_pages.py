@@ -78,34 +78,6 @@ def test_the_map_of_the_source_is_true():
         assert any(candidate.exists() for candidate in candidates) or "NAME" in path, path
 
 
-def _figures(text: str) -> list[dict[str, list[str]]]:
-    """The figures of each table in a text, by the first cell of their row."""
-    tables = []
-    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
-        rows = [
-            [cell.strip(" *") for cell in line.strip("|\n").split("|")]
-            for line in block.splitlines()
-        ]
-        tables.append({row[0]: [cell for cell in row[1:] if cell != "–"] for row in rows[2:]})
-    return tables
-
-
-def test_the_page_of_evidence_selects_from_all_figures():
-    """Figures over sets have a test of their own (test_evidence)."""
-    _, chat, _, page = _figures(resource_path("help/evidence.md").read_text("utf-8"))
-    _, _, _, all_chat, *groups = _figures((ROOT / "docs/evidence.md").read_text("utf-8"))
-    groups = groups[:3]
-    known_pairs = [figures[-2:] for figures in all_chat.values()]
-    assert len(chat) >= 3
-    assert all(figures in known_pairs for figures in chat.values())
-    assert len(page) >= 9
-    for method, figures in page.items():
-        references = [group[name] for group in groups for name in group if method.startswith(name)]
-        count = len(figures) // len(references)
-        for index, reference in enumerate(references):
-            assert set(figures[index * count : (index + 1) * count]) <= set(reference), method
-
-
 WHOLE_COMMANDS = re.findall(
     r"`ace-gui (merge BASE EXPERT… --out DIR[^`]*)`",
     resource_path("help/which-method.md").read_text("utf-8"),
