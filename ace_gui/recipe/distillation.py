@@ -18,9 +18,9 @@ FASTEST = 1.0
 class Trained(StrEnum):
     """What is trained. The value is written in recipes.
 
-    ``AUTO``: ``RANK_8``; ``BIASES`` for a model that writes text and is trained whole. ``BIASES``:
-    biases and the weights of norms. ``RANK_8``: an addition of rank 8 to each merged matrix.
-    ``ALL``: the merged matrices.
+    ``AUTO``: ``RANK_8``, or ``BIASES`` for a merge without a matrix. ``BIASES``: biases and the
+    weights of norms. ``RANK_8``: an addition of rank 8 to each merged matrix. ``ALL``: the merged
+    matrices.
     """
 
     AUTO = "auto"

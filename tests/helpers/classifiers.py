@@ -1,4 +1,4 @@
-"""Tiny models of every class of transformers that classifies texts or pictures."""
+"""Tiny models of every class of transformers that classifies texts or pictures, or writes text."""
 
 from __future__ import annotations
 
@@ -14,21 +14,32 @@ from tests.helpers.tied_models import tiny
 
 TEXTS = tuple(modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES.values())
 PICTURES = tuple(modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES.values())
-OF_TRANSFORMERS = sorted(
-    {
-        name
-        for names in (*TEXTS, *PICTURES)
-        for name in ([names] if isinstance(names, str) else names)
-        if hasattr(transformers, name)
-    }
-)
+LANGUAGE = tuple(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+TRANSLATION = tuple(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.values())
+
+
+def _classes(*values: str | tuple[str, ...]) -> list[str]:
+    names: set[str] = set()
+    for value in values:
+        if isinstance(value, str):
+            names.add(value)
+        else:
+            names.update(value)
+    return sorted(name for name in names if hasattr(transformers, name))
+
+
+OF_TRANSFORMERS = _classes(*TEXTS, *PICTURES)
+WRITERS = _classes(*LANGUAGE, *TRANSLATION)
 
 
 def inputs_of(model: Any) -> dict[str, Tensor]:
     """Two texts or pictures."""
     if model.main_input_name == "input_ids":
         ids = torch.tensor([[3, 4, 5, 6, 2], [4, 4, 5, 2, 2]])
-        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        if type(model).__name__ in WRITERS and model.config.is_encoder_decoder:
+            inputs["decoder_input_ids"] = ids
+        return inputs
     size = getattr(model.config, "image_size", None) or 64
     if isinstance(size, int):
         size = (size, size)

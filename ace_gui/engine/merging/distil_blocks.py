@@ -79,7 +79,7 @@ class BlockAlignment(BlockPasses):
         self._compares = compares
         self._distil = distil
         self._folder = store.folder / FOLDER
-        self._plan: TrainedTensors = trained_tensors(prepared, distil, by_block=True)
+        self._plan: TrainedTensors = trained_tensors(prepared, distil)
         self._learning_rate = learning_rate(distil, self._plan, by_block=True)
         self._merged = store.reader()
         self._names: set[str] = set()

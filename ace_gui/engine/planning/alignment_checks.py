@@ -77,7 +77,7 @@ def block_bytes(prepared: Prepared) -> int:
     their gradients. The hidden states of the inputs are not counted.
     """
     assert prepared.recipe.distil
-    plan = trained_tensors(prepared, prepared.recipe.distil, by_block=True)
+    plan = trained_tensors(prepared, prepared.recipe.distil)
     blocks: dict[int | None, int] = {}
     for row in shared_rows(prepared):
         block = block_of(prepared, row)
@@ -140,7 +140,7 @@ def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
     if obstacle:
         return (Check(ALIGNMENT, obstacle, CheckVerdict.ERROR),)
     way = way_of_alignment(prepared)
-    plan = trained_tensors(prepared, distil, by_block=way.how is How.BLOCKS)
+    plan = trained_tensors(prepared, distil)
     sentence = f"{plan.numbers:,} numbers will be trained, on {distil.inputs} inputs of each task."
     sentence += f" {_cost(prepared, way)}"
     remarks = (_risk_by_block(way), left_out_sentence(prepared))
@@ -200,7 +200,7 @@ def alignment_obstacle(prepared: Prepared) -> str:
     if sentence := _other_rows(prepared):
         return sentence
     try:
-        plan = trained_tensors(prepared, distil, by_block=distil.how is How.BLOCKS)
+        plan = trained_tensors(prepared, distil)
     except RecipeError as error:
         return error.sentence
     if distil.how is How.BLOCKS and all(block_of(prepared, row) is None for row in plan.rows):

@@ -10,7 +10,6 @@ from typing import Final
 from ace_gui.architecture.traits import Role
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.task_heads import has_one_head
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.distillation import Distillation, Trained
 from ace_gui.stored_formats import is_float
@@ -69,23 +68,16 @@ def rank_of(shape: tuple[int, ...]) -> int:
     return min(RANK, *shape)
 
 
-def trained_tensors(
-    prepared: Prepared, distil: Distillation, *, by_block: bool = False
-) -> TrainedTensors:
-    """What ``distil`` trains. Raises RecipeError if the model has nothing of that kind.
-
-    Of a model that writes text, biases and norms alone gain as much as additions to its matrices if
-    the whole is trained, and nothing by block (the page *Evidence*).
-    """
+def trained_tensors(prepared: Prepared, distil: Distillation) -> TrainedTensors:
+    """What ``distil`` trains. Raises RecipeError if the model has nothing of that kind."""
     small = tuple(_once(row for row in _candidates(prepared) if _is_bias_or_norm(row)))
     matrices = tuple(_once(row for row in _candidates(prepared) if _is_merged_matrix(row)))
     train = distil.train
     if train is Trained.AUTO:
-        one_head = has_one_head(prepared.base, prepared.plan.rows)
-        if not matrices or (small and one_head and not by_block):
-            train = Trained.BIASES
-        else:
+        if matrices:
             train = Trained.RANK_8
+        else:
+            train = Trained.BIASES
     if train is Trained.BIASES:
         rows = small
     else:
@@ -126,9 +118,13 @@ def shared_rows(prepared: Prepared) -> list[PlanRow]:
 
 
 def _candidates(prepared: Prepared) -> Iterator[PlanRow]:
-    """The shared rows that may be trained."""
+    """The shared rows that may be trained.
+
+    Not those that a loaded mixture of experts has in a stack: it does not have them as they are.
+    """
+    in_stacks = prepared.base.architecture.stacked
     for row in shared_rows(prepared):
-        if row.role not in _FROZEN and is_float(row.dtype):
+        if row.role not in _FROZEN and is_float(row.dtype) and row.tensor not in in_stacks:
             yield row
 
 

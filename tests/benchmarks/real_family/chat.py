@@ -64,11 +64,9 @@ METHODS: dict[str, dict[str, Any]] = {
         "after": {"spectrum": 0.5, "scale": 1.3, "cap": {"delta": 0.12}},
     },
     "distil": recommended_keys() | {"distil": {"inputs": 64, "how": "whole"}},
+    "distil, biases": recommended_keys()
+    | {"distil": {"inputs": 64, "how": "whole", "train": "biases"}},
     "distil, blocks": recommended_keys() | {"distil": {"inputs": 64, "how": "blocks"}},
-    "distil, rank 8": recommended_keys()
-    | {"distil": {"inputs": 64, "how": "whole", "train": "rank-8"}},
-    "distil, blocks, rank 8": recommended_keys()
-    | {"distil": {"inputs": 64, "how": "blocks", "train": "rank-8"}},
     "recommended": recommended_keys(),
 }
 INPUTS = 64

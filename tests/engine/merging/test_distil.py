@@ -156,21 +156,13 @@ def test_only_biases_and_norms_change_and_the_experts_come_nearer(
     assert "## Alignment with the experts" in card
 
 
-@pytest.mark.parametrize(
-    ("make", "how", "trained"),
-    [
-        (bert_family, "whole", "additions of rank 8"),
-        (chat_family, "whole", "biases and norms"),
-        (chat_family, "blocks", "additions of rank 8"),
-    ],
-)
-def test_only_whole_models_that_write_have_their_norms_trained(
-    make: Any, how: str, trained: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("how", ["whole", "blocks"])
+@pytest.mark.parametrize("make", [bert_family, chat_family])
+def test_every_model_gets_additions_of_rank_8(make: Any, how: str, tmp_path: Path) -> None:
     distil = {"inputs": INPUTS, "steps": 6, "how": how}
     _, result = merged(make(tmp_path), tmp_path / "out", distil=distil)
     assert result is not None
-    assert result.what == trained
+    assert result.what == "additions of rank 8"
 
 
 @pytest.mark.parametrize("train", ["rank-8", "all"])
@@ -418,7 +410,8 @@ def encoder_family(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [encoder_family, mixture_family])
-def test_norms_of_other_families_are_trained(make: Any, tmp_path: Path) -> None:
+def test_matrices_of_other_families_are_trained(make: Any, tmp_path: Path) -> None:
+    """In a mixture of experts not those of the experts, which the loaded model has as stacks."""
     file = make(tmp_path)
     plain, _ = merged(file, tmp_path / "plain")
     tensors, result = merged(file, tmp_path / "out", distil={**FAST, "learning_rate": 0.01})
@@ -427,7 +420,7 @@ def test_norms_of_other_families_are_trained(make: Any, tmp_path: Path) -> None:
     assert result.best_step > 0
     changed = different(plain, tensors)
     assert changed
-    assert all("norm" in name.lower() for name in changed)
+    assert all(plain[name].ndim == 2 and ".experts." not in name for name in changed)
 
 
 def test_adapters_as_experts_are_loaded_with_their_base(tmp_path: Path) -> None:
