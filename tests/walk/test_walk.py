@@ -176,4 +176,4 @@ def test_a_plots_text_that_its_view_cuts_is_found(qtbot):
     assert "px of data" in seen(qtbot, plot, 150, 90)
     plot.resize(500, 300)
     plot.canvas.getViewBox().setXRange(0, 1.01, padding=0)  # no room for a number at a bar's end
-    assert "1', which needs" in "\n".join(look_at(plot, SCREEN)[1])
+    assert "1.00', which needs" in "\n".join(look_at(plot, SCREEN)[1])
