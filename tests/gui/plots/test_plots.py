@@ -42,7 +42,7 @@ from ace_gui.errors import OutputError
 from ace_gui.formatting import number_text
 from ace_gui.gui.plots.frame import base_plot
 from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.plots.frame.canvas import QuantityAxis, block_spans
+from ace_gui.gui.plots.frame.canvas import QuantityAxis, block_spans, with_equal_decimals
 from ace_gui.gui.plots.frame.export_image import (
     PIXELS_A_POINT,
     PictureDialog,
@@ -255,6 +255,20 @@ def test_an_axis_that_counts_has_whole_numbers_only(qapp, low, high):
 def test_steps_ranks_and_indices_are_counted(qtbot, kind):
     plot = displayed(qtbot, DRAWN[kind][0]())
     assert plot.spec.x.counts
+
+
+@pytest.mark.parametrize(
+    ("labels", "equal"),
+    [
+        (["0.8", "0.85", "1", "0"], ["0.80", "0.85", "1.00", "0"]),
+        (["1", "2", "10"], ["1", "2", "10"]),
+        (["7.5", "10"], ["7.5", "10"]),
+        (["−0.5", "2×10⁻⁵", "1"], ["−0.5", "2×10⁻⁵", "1.0"]),
+        ([], []),
+    ],
+)
+def test_the_numbers_of_an_axis_have_as_many_decimals_each(labels, equal):
+    assert with_equal_decimals(labels) == equal
 
 
 def test_bars_have_as_many_digits_each(qtbot):

@@ -163,11 +163,18 @@ class QuantityAxis(_PlainAxis):
         return [(1.0, labelled), (None, [v for v in minor if low <= v <= high])]
 
     def generateDrawSpecs(self, p: Any) -> tuple[Any, ...] | None:
-        """Keep only ticks with a label; other lines would cover the data and say nothing."""
+        """Keep only ticks with a label; other lines would cover the data and say nothing.
+
+        All labels have the decimals of the longest.
+        """
         specs = super().generateDrawSpecs(p)
         if specs is None:
             return None
         line, ticks, texts = specs
+        if not self.logarithmic:
+            words = with_equal_decimals([text for _, _, text in texts])
+            pairs = zip(texts, words, strict=True)
+            texts = [(rect, flags, word) for (rect, flags, _), word in pairs]
         if self.orientation == "bottom":
             at = QPointF.x
         else:
@@ -193,6 +200,28 @@ class QuantityAxis(_PlainAxis):
         if low >= -4.3 and high <= 4.3:
             return number_text(10.0**exponent, 1)
         return power_of_ten(exponent)
+
+
+def with_equal_decimals(labels: Sequence[str]) -> list[str]:
+    """Numbers with as many decimals as the one that has most; 0 and powers of ten stay.
+
+    All stay if they would need more room than the longest has, which the axis is as wide as.
+    """
+    decimals = [label.partition(".")[2] for label in labels if "×" not in label]
+    most = max(map(len, decimals), default=0)
+    padded = []
+    for label in labels:
+        fraction = label.partition(".")[2]
+        missing = "0" * (most - len(fraction))
+        if label == "0" or "×" in label or not missing:
+            padded.append(label)
+        elif fraction:
+            padded.append(label + missing)
+        else:
+            padded.append(f"{label}.{missing}")
+    if max(map(len, padded), default=0) > max(map(len, labels), default=0):
+        return list(labels)
+    return padded
 
 
 def _whole_numbers(levels: _Ticks, low: float, high: float) -> _Ticks:
