@@ -62,7 +62,7 @@ def changed(document: Any, at: tuple[Any, ...], value: object) -> Any:
 
 def tried(path: Path) -> None:
     """Read it, and check what can be checked without models."""
-    start = time.monotonic()
+    start = time.thread_time()
     sentence = ""
     try:
         recipe = load_recipe(path)
@@ -71,7 +71,7 @@ def tried(path: Path) -> None:
         check_overrides(recipe)
     except RecipeError as error:
         sentence = error.sentence
-    assert time.monotonic() - start < SECONDS
+    assert time.thread_time() - start < SECONDS
     assert len(sentence) < 3000
     assert sentence.isprintable()
 
@@ -191,9 +191,9 @@ def test_a_config_with_a_wild_number_of_blocks(tmp_path, blocks: object):
 
 @pytest.mark.parametrize("pattern", ["*a" * 499 + "b", "[" * 1000, "*" * 1000, "?*" * 500])
 def test_a_pattern_that_could_take_for_ever_does_not(pattern: str):
-    start = time.monotonic()
+    start = time.thread_time()
     Override(pattern=pattern).holds_for("a" * 3000, "query", 1)
-    assert time.monotonic() - start < 1.0
+    assert time.thread_time() - start < 1.0
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_pattern_that_could_take_for_ever_does_not(pattern: str):
     ["9" * 5000, "1-" + "9" * 5000, "1," * 100_000, " " * 100_000 + "x", "1" + " " * 99_999],
 )
 def test_blocks_that_could_take_for_ever_do_not(blocks: str):
-    start = time.monotonic()
+    start = time.thread_time()
     with pytest.raises(ValueError, match="must"):
         check_blocks(blocks)
-    assert time.monotonic() - start < 1.0
+    assert time.thread_time() - start < 1.0
