@@ -75,6 +75,11 @@ class Axis:
     """Names of the values 0, 1, …, which replace ticks."""
 
 
+def axis_of_counts(title: str, last: float) -> Axis:
+    """An axis of 1, 2, … up to ``last``."""
+    return Axis(title=title, counts=True, low=1.0, high=float(last))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Curve:
     """Points joined by a line."""

@@ -87,15 +87,15 @@ class Distilled:
                 "No training step brought the merge closer to its experts on inputs kept back, so "
                 "it is written as the method left it."
             )
-        numbers = f"{self.numbers:,} numbers"
+        trained = f"{self.what.capitalize()} ({self.numbers:,} numbers) were trained"
         if self.blocks:
             return (
-                f"{numbers} of {self.what} were trained block by block; on inputs kept back, the "
+                f"{trained} block by block; on inputs kept back, the "
                 f"squared difference from the experts' last hidden states went from "
                 f"{number_text(before, 3)} to {number_text(after, 3)} of their square."
             )
         return (
-            f"{numbers} of {self.what} were trained; the "
+            f"{trained}; the "
             f"divergence from the experts on inputs kept back went from {number_text(before, 3)} "
             f"to {number_text(after, 3)} nats."
         )

@@ -24,6 +24,7 @@ from ace_gui.figures.charts import (
     Panel,
     PanelKind,
     Point,
+    axis_of_counts,
 )
 from ace_gui.figures.sheet import Sheet
 from ace_gui.formatting import counted, value_text
@@ -68,9 +69,7 @@ def gamma_panel(content: FigureContent, sheet: Sheet) -> Panel:
         note = f"× {unreliable} of {len(rows)}: γ unreliable (mean log energy near 0)"
     chart = Chart(
         title="",
-        x=Axis(
-            title="merged tensor, in the model's order", counts=True, low=1.0, high=float(len(rows))
-        ),
+        x=axis_of_counts("merged tensor, in the model's order", len(rows)),
         y=Axis(title="heterogeneity γ", log=_needs_log(gammas)),
         marks=[_marks(key, points) for key, points in groups.items()],
         limit=_threshold(content),
@@ -262,12 +261,7 @@ def change_panel(diff: ModelDiff) -> Panel:
             shares.append(share)
     chart = Chart(
         title="",
-        x=Axis(
-            title="tensor, in the model's order",
-            counts=True,
-            low=1.0,
-            high=float(len(diff.tensors)),
-        ),
+        x=axis_of_counts("tensor, in the model's order", len(diff.tensors)),
         y=Axis(title="change ‖B − A‖ / ‖A‖", log=bool(shares) and _needs_log(shares)),
         marks=[_marks((family, False, False), points) for family, points in groups.items()],
     )

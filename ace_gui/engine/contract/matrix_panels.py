@@ -23,6 +23,7 @@ from ace_gui.figures.charts import (
     Ink,
     Panel,
     Point,
+    axis_of_counts,
 )
 from ace_gui.figures.sheet import Sheet
 
@@ -58,9 +59,7 @@ def energies_panel(content: FigureContent, _sheet: Sheet) -> Panel:
         raise nothing_to_show("No expert changed a merged tensor; choose other panels.")
     chart = Chart(
         title="",
-        x=Axis(
-            title="merged tensor, in the model's order", counts=True, low=1.0, high=float(len(rows))
-        ),
+        x=axis_of_counts("merged tensor, in the model's order", len(rows)),
         y=Axis(title="energy ‖ΔW‖²", log=True),
         curves=curves,
     )
@@ -101,7 +100,7 @@ def _spectrum_chart(content: FigureContent, spectrum: LayerSpectrum, sheet: Shee
     longest = max((len(curve.points) and curve.points[-1][0] for curve in curves), default=1.0)
     return Chart(
         title=short_name(content.plan, spectrum.name),
-        x=Axis(title="index i", counts=True, low=1.0, high=longest),
+        x=axis_of_counts("index i", longest),
         y=Axis(title="singular value σᵢ", log=True),
         curves=curves,
     )
@@ -176,7 +175,7 @@ def _alignment_chart(title: str, layer: LayerSubspaces) -> Chart:
     longest = max((len(curve.points) for curve in curves), default=1)
     return Chart(
         title=title,
-        x=Axis(title="index i", counts=True, low=1.0, high=float(longest)),
+        x=axis_of_counts("index i", longest),
         y=Axis(title="|cosine|", low=0.0, high=1.0),
         curves=curves,
     )

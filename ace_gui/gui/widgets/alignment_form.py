@@ -63,7 +63,7 @@ _OPTIONS: Final = (
     Option(
         name="train",
         label="Trains",
-        help=("What is trained. Automatic: an addition of rank 8 to each merged matrix."),
+        help="What is trained. Automatic: an addition of rank 8 to each merged matrix.",
         values={
             "automatic": Trained.AUTO,
             "biases and norms": Trained.BIASES,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ace_gui.engine.adapting.block_passes import BlockModel
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.errors import TaskError
-from tests.helpers.classifiers import OF_TRANSFORMERS, model_with_inputs
+from tests.helpers.transformers_classes import CLASSIFIERS, model_with_inputs
 
 
 class Direct:
@@ -108,6 +108,6 @@ def test_the_model_is_as_before_after_its_blocks_are_recorded() -> None:
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # of their own code
-@pytest.mark.parametrize("name", OF_TRANSFORMERS)
+@pytest.mark.parametrize("name", CLASSIFIERS)
 def test_every_classifier_of_transformers_passes_or_is_refused(name: str) -> None:
     require_right_or_refused(name)

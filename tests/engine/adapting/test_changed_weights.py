@@ -12,7 +12,7 @@ from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from ace_gui.engine.adapting.changed_weights import LowRankChange, WeightRows, changed_weight
-from tests.helpers.classifiers import OF_TRANSFORMERS, WRITERS, model_with_inputs
+from tests.helpers.transformers_classes import CLASSIFIERS, WRITERS, model_with_inputs
 
 ROWS = (5, 3, 4)
 """Of a weight of three matrices stored as one; the second is not changed."""
@@ -220,6 +220,6 @@ def test_whole_models_answer_as_with_the_sums(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted({*OF_TRANSFORMERS, *WRITERS}))
+@pytest.mark.parametrize("name", sorted({*CLASSIFIERS, *WRITERS}))
 def test_every_model_answers_as_with_the_sums(name: str) -> None:
     require_equal_to_the_sum(name)

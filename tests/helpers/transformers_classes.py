@@ -28,7 +28,7 @@ def _classes(*values: str | tuple[str, ...]) -> list[str]:
     return sorted(name for name in names if hasattr(transformers, name))
 
 
-OF_TRANSFORMERS = _classes(*TEXTS, *PICTURES)
+CLASSIFIERS = _classes(*TEXTS, *PICTURES)
 WRITERS = _classes(*LANGUAGE, *TRANSLATION)
 
 
